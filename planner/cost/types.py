@@ -1,0 +1,52 @@
+"""What the cost room answers: a duration with its label and spread."""
+
+from dataclasses import dataclass
+
+LABELS = ("measured", "interpolated", "published", "fitted", "transferred", "datasheet", "assumed")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A duration in seconds, where it comes from, and one standard deviation of its logarithm."""
+
+    seconds: float
+    label: str
+    spread_frac: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The two-level network that a plan runs on. All rates per direction, bytes per second.
+
+    Attributes:
+        scaleup: nvlink1..nvlink5, xgmi or pcie.
+        scaleup_bytes_per_s: per GPU.
+        scaleup_domain_gpus: GPUs that share the fast links (8, 16, 72).
+        scaleout: ib, roce, efa, opa, ethernet, tcpx or none.
+        node_bytes_per_s: network rate of a whole node.
+        oversubscription: leaf-to-spine ratio, 1 = non-blocking.
+    """
+
+    scaleup: str
+    scaleup_bytes_per_s: float
+    scaleup_domain_gpus: int
+    gpus_per_node: int
+    scaleout: str
+    node_bytes_per_s: float
+    nic_count: int
+    oversubscription: float = 1.0
+    gpu: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Ranks of one collective: `size` in all, `per_domain` of them inside one scale-up domain.
+
+    `nic_sharers` groups of the same kind run at once in a node and share its network rate
+    (a data-parallel group under tensor parallelism of 8 with one member a node has 8 sharers).
+    """
+
+    size: int
+    per_domain: int
+    nic_sharers: int = 1
