@@ -1,1 +1,7 @@
-"""TODO docstring."""
+"""Facts as data files with source and date: GPUs, nodes, models, prices, software."""
+
+from planner.catalog.errors import CatalogError
+from planner.catalog.gpus import gpu, gpus
+from planner.catalog.nodes import node, nodes
+
+__all__ = ["CatalogError", "gpu", "gpus", "node", "nodes"]

@@ -1,1 +1,1 @@
-"""TODO docstring."""
+"""Choices: many forecasts in, one answer with its reasons out."""

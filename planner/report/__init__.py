@@ -1,1 +1,1 @@
-"""TODO docstring."""
+"""Words and pictures made from results only."""

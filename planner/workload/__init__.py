@@ -1,1 +1,1 @@
-"""TODO docstring."""
+"""What a training step computes, moves and stores: FLOPs and bytes, no seconds."""

@@ -1,0 +1,75 @@
+"""Which fused kernels, attention and overlaps a framework of a given year had: the one home of software age."""
+
+import csv
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class Software:
+    """Capabilities of one framework from one year on.
+
+    Attributes:
+        attention: kernel family (unfused, flash1, flash2, flash3).
+        fusions: operators that run as one kernel.
+        dp_overlap: gradient exchange runs under the backward pass.
+        gather_overlap: parameter gathers run under the forward pass.
+        tp_overlap_frac: share of a tensor-parallel collective hidden under its own matmul.
+        host_scale: host time per operator over that of eager PyTorch.
+        optimizer_bytes_per_param: device-memory traffic of the optimizer step per owned parameter.
+        gradient_bytes: bytes of an accumulated gradient.
+    """
+
+    framework: str
+    from_year: int
+    attention: str
+    fusions: frozenset[str]
+    dp_overlap: bool
+    gather_overlap: bool
+    tp_overlap_frac: float
+    host_scale: float
+    optimizer_bytes_per_param: float
+    gradient_bytes: int
+    fsdp_prefetch: int
+    evidence: str
+
+
+@lru_cache(maxsize=1)
+def releases() -> tuple[Software, ...]:
+    """Every row of the packaged table, oldest first within a framework."""
+    text = files("planner.catalog").joinpath("data/software.csv").read_text("utf-8")
+    rows = []
+    for r in csv.DictReader(text.splitlines()):
+        rows.append(
+            Software(
+                framework=r["framework"],
+                from_year=int(r["from_year"]),
+                attention=r["attention"],
+                fusions=frozenset(r["fusions"].split("|")),
+                dp_overlap=r["dp_overlap"] == "yes",
+                gather_overlap=r["gather_overlap"] == "yes",
+                tp_overlap_frac=float(r["tp_overlap_frac"]),
+                host_scale=float(r["host_scale"]),
+                optimizer_bytes_per_param=float(r["optimizer_bytes_per_param"]),
+                gradient_bytes=int(r["gradient_bytes"]),
+                fsdp_prefetch=int(r["fsdp_prefetch"]),
+                evidence=r["evidence"],
+            )
+        )
+    return tuple(rows)
+
+
+@lru_cache(maxsize=256)
+def software(*, framework: str, year: int) -> Software:
+    """The newest row of `framework` not later than `year` (the oldest row when all are later).
+
+    Raises:
+        ValueError: an unknown framework; the message lists the known ones.
+    """
+    rows = [r for r in releases() if r.framework == framework.lower()]
+    if not rows:
+        known = ", ".join(sorted({r.framework for r in releases()}))
+        raise ValueError(f"unknown framework {framework!r}; known: {known}")
+    older = [r for r in rows if r.from_year <= year]
+    return max(older, key=lambda r: r.from_year) if older else min(rows, key=lambda r: r.from_year)

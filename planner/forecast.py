@@ -1,0 +1,269 @@
+"""The spine: scenario -> layout -> step -> run -> bill, the only place where the stages are chained."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from planner import SCHEMA_VERSION, __version__, catalog
+from planner.catalog.line import Line
+from planner.catalog.types import ModelSpec
+from planner.cost.topology import network_of
+from planner.scenario import Scenario, Strategy
+from planner.simulate.assemble import StepAnswer, forecast_step
+from planner.simulate.durations import Machine
+from planner.workload.layout import Layout
+from planner.workload.params import total_params
+from planner.workload.resolve import Resolved, resolve_strategy
+
+Z80 = 1.2815515655446004
+# One standard deviation of log(forecast / measured) on packaged public rows of dense runs, and what MoE and
+# launch-bound steps add; `planner validate` prints the coverage these give.
+SIGMA_DENSE, SIGMA_MOE, SIGMA_LAUNCH = 0.10, 0.20, 0.10
+
+
+class ForecastError(ValueError):
+    """A strategy that cannot be forecast as written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Every figure of one strategy, as lines, with the step behind them."""
+
+    name: str
+    resolved: Resolved
+    answer: StepAnswer
+    lines: tuple[Line, ...]
+    warnings: tuple[str, ...]
+    document: Mapping[str, Any]
+
+    def value(self, line_id: str) -> float:
+        """The value of a line.
+
+        Raises:
+            KeyError: no such line.
+        """
+        for line in self.lines:
+            if line.id == line_id:
+                return line.value
+        raise KeyError(line_id)
+
+
+def machine_for(*, scenario: Scenario, resolved: Resolved, gpus: int) -> Machine:
+    """Hardware, fabric and software of a strategy."""
+    cluster = scenario.cluster
+    node = catalog.node(cluster.node)
+    fabric = cluster.fabric
+    network = network_of(
+        node=node, gpu=catalog.gpu(node.gpu),
+        scaleout=getattr(fabric, "kind", None),
+        node_bytes_per_s=getattr(fabric, "node_bytes_per_s", None),
+        oversubscription=getattr(fabric, "oversubscription", None) or 1.0,
+    )
+    network = replace(network, gpus_per_node=min(network.gpus_per_node, gpus))
+    return Machine(gpu=node.gpu, network=network, software=resolved.software, cuda_graph=resolved.cuda_graph)
+
+
+def resolve(*, scenario: Scenario, strategy: Strategy, gpus: int | None = None, global_batch: int | None = None) -> Resolved:
+    """Close a strategy's open fields on the scenario's cluster, or on another number of its GPUs."""
+    node = catalog.node(scenario.cluster.node)
+    try:
+        return resolve_strategy(
+            strategy=strategy, model=scenario.model_spec, gpus=gpus or scenario.cluster.gpus,
+            global_batch=global_batch or scenario.training.global_batch_sequences,
+            sequence=scenario.training.sequence_length, capacity_bytes=catalog.gpu(node.gpu).mem_bytes,
+        )
+    except ValueError as error:
+        raise ForecastError(str(error)) from error
+
+
+def _sigma(*, model: ModelSpec, answer: StepAnswer) -> float:
+    base = SIGMA_MOE if model.moe_experts else SIGMA_DENSE
+    return math.sqrt(base**2 + (SIGMA_LAUNCH**2 if answer.launch_frac > 0.25 else 0.0))
+
+
+def band(*, value: float, sigma: float) -> dict[str, float]:
+    """P10, P50 and P90 of a log-normal figure."""
+    return {"p10": value * math.exp(-Z80 * sigma), "p50": value, "p90": value * math.exp(Z80 * sigma)}
+
+
+@lru_cache(maxsize=4096)
+def step_on(*, scenario: Scenario, strategy: Strategy, gpus: int, global_batch: int, engine: str) -> tuple[Resolved, StepAnswer]:
+    """Layout and step of a strategy on a number of GPUs."""
+    resolved = resolve(scenario=scenario, strategy=strategy, gpus=gpus, global_batch=global_batch)
+    machine = machine_for(scenario=scenario, resolved=resolved, gpus=gpus)
+    return resolved, forecast_step(model=scenario.model_spec, layout=resolved.layout, machine=machine, engine=engine)
+
+
+def smallest_fit(*, scenario: Scenario, strategy: Strategy, engine: str = "fast") -> tuple[int, StepAnswer] | None:
+    """Fewest GPUs (whole nodes, doubling from the strategy's own minimum) on which the strategy fits, weak scaling.
+
+    The batch shrinks with the data-parallel degree, so each rank keeps its work.
+    """
+    total = scenario.cluster.gpus
+    per_node = min(catalog.node(scenario.cluster.node).gpus_per_node, total)
+    batch = scenario.training.global_batch_sequences
+    candidates = [g for g in _divisors(total) if g % per_node == 0 or g == total]
+    for gpus in candidates:
+        if (batch * gpus) % total:
+            continue
+        smaller = strategy.model_copy(update={"dp": None})
+        try:
+            resolved, answer = step_on(
+                scenario=scenario, strategy=smaller, gpus=gpus, global_batch=batch * gpus // total, engine=engine
+            )
+        except ForecastError:
+            continue
+        if resolved.fits:
+            return gpus, answer
+    return None
+
+
+def _divisors(n: int) -> list[int]:
+    return [d for d in range(1, n + 1) if n % d == 0]
+
+
+def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") -> Forecast:
+    """The whole forecast of one strategy of a scenario.
+
+    Raises:
+        ForecastError: an unresolved `auto`, or a layout that cannot be placed.
+    """
+    from planner.outcome import run_and_bill  # late: money and run clock are not needed by `step_on`
+
+    strategy = scenario.strategies.get(name)
+    if strategy is None or isinstance(strategy, str):
+        raise ForecastError(f"strategy {name!r} is `auto`: search for it first (`planner search`), or name its degrees")
+    gpus, batch = scenario.cluster.gpus, scenario.training.global_batch_sequences
+    resolved, answer = step_on(scenario=scenario, strategy=strategy, gpus=gpus, global_batch=batch, engine=engine)
+    smallest = smallest_fit(scenario=scenario, strategy=strategy)
+    sigma = _sigma(model=scenario.model_spec, answer=answer)
+    lines = list(_step_lines(answer=answer, resolved=resolved))
+    efficiency = None
+    if smallest is not None and resolved.fits:
+        reference, at = smallest
+        efficiency = (answer.tokens_per_s / gpus) / (at.tokens_per_s / reference)
+        lines.append(
+            Line("scaling_efficiency", efficiency, "1", "tokens/s/GPU over that of the smallest cluster where it fits",
+                 (f"reference_gpus={reference}", "tokens_per_s_per_gpu"), "assumed", "weak scaling: work per rank kept")
+        )
+    outcome = run_and_bill(scenario=scenario, strategy=strategy, resolved=resolved, answer=answer, sigma=sigma)
+    lines += outcome.lines
+    document = _document(
+        scenario=scenario, name=name, resolved=resolved, answer=answer, sigma=sigma, outcome=outcome.document,
+        scaling={"value": efficiency, "kind": "weak", "reference_gpus": smallest[0] if smallest else None},
+        lines=lines, warnings=outcome.warnings,
+    )
+    return Forecast(name, resolved, answer, tuple(lines), outcome.warnings, document)
+
+
+def worst_label(answer: StepAnswer) -> str:
+    """The worst label among kernels that make at least 2 % of the step."""
+    order = ("measured", "interpolated", "published", "fitted", "transferred", "datasheet", "assumed")
+    seen = [label for label, share in answer.label_share if share >= 0.02]
+    return max(seen, key=order.index) if seen else "assumed"
+
+
+def _step_lines(*, answer: StepAnswer, resolved: Resolved) -> list[Line]:
+    label = worst_label(answer)
+    source = f"kernel and collective tables; {answer.engine} engine; software {resolved.software.framework}"
+    out = [
+        Line(f"breakdown_s.{k}", v, "s", "sum over operators of a step, mean over GPUs", ("workload", "cost"), label, source)
+        for k, v in answer.breakdown_s
+    ]
+    out.append(
+        Line("step_s.p50", answer.step_s, "s", "sum of breakdown_s", tuple(f"breakdown_s.{k}" for k, _ in answer.breakdown_s),
+             label, source)
+    )
+    lay = resolved.layout
+    out.append(
+        Line("tokens_per_s_per_gpu", answer.tokens_per_s / lay.gpus, "token/s",
+             "global_batch x sequence / step / GPUs", ("step_s.p50", f"global_batch={lay.global_batch}",
+             f"sequence={lay.sequence}", f"gpus={lay.gpus}"), label, source)
+    )
+    out.append(
+        Line("mfu", answer.model_flops_per_s_per_gpu / answer.peak_flops, "1",
+             "(6 N_active without input embedding + causal-halved attention) x tokens/s/GPU / dense peak",
+             ("tokens_per_s_per_gpu", f"peak_flops={answer.peak_flops:.4g}"), label, "arXiv 2204.02311 appendix B")
+    )
+    m = answer.memory
+    for key, value in (
+        ("weights", m.weights_bytes), ("gradients", m.gradients_bytes), ("optimizer", m.optimizer_bytes),
+        ("activations", m.activations_bytes), ("buffers", m.buffers_bytes), ("reserved", m.reserved_bytes),
+    ):
+        out.append(Line(f"memory_gb.{key}", value / 1e9, "GB", "bytes on the fullest rank", ("layout", "model"),
+                        "assumed" if key == "reserved" else "published", "arXiv 2205.05198, 1910.02054"))
+    return out
+
+
+def memory_document(answer: StepAnswer) -> dict[str, float]:
+    """The memory block of contract 3."""
+    m = answer.memory
+    gb = 1e9
+    return {
+        "weights": m.weights_bytes / gb, "gradients": m.gradients_bytes / gb, "optimizer": m.optimizer_bytes / gb,
+        "activations": m.activations_bytes / gb, "buffers": m.buffers_bytes / gb, "reserved": m.reserved_bytes / gb,
+        "peak_load": m.peak_load_bytes / gb, "peak_first_step": m.peak_first_step_bytes / gb, "peak": m.peak_bytes / gb,
+        "capacity": answer.capacity_bytes / gb, "worst_rank": m.stage,
+    }
+
+
+def strategy_document(resolved: Resolved) -> dict[str, Any]:
+    """The resolved strategy in the scenario's own keys."""
+    lay: Layout = resolved.layout
+    return {
+        "tp": lay.tp, "pp": lay.pp, "vpp": lay.vpp, "dp": lay.dp, "cp": lay.cp, "ep": lay.ep, "etp": lay.etp,
+        "sequence_parallel": lay.sequence_parallel, "zero_stage": lay.zero_stage, "micro_batch_sequences": lay.micro_batch,
+        "micro_batches": lay.micro_batches, "schedule": lay.schedule, "recompute": lay.recompute, "precision": lay.precision,
+        "optimizer": lay.optimizer,
+        "overlap": {"dp": resolved.software.dp_overlap, "tp": resolved.software.tp_overlap_frac},
+        "framework": {"name": resolved.software.framework, "release": resolved.software.from_year},
+        "chosen": dict(resolved.choices),
+    }
+
+
+def _document(
+    *, scenario: Scenario, name: str, resolved: Resolved, answer: StepAnswer, sigma: float, outcome: Mapping[str, Any],
+    scaling: Mapping[str, Any], lines: list[Line], warnings: tuple[str, ...],
+) -> dict[str, Any]:
+    lay = resolved.layout
+    breakdown = dict(answer.breakdown_s)
+    exposed = sum(v for k, v in breakdown.items() if k.startswith("exposed_"))
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "scenario_hash": scenario.hash(),
+        "versions": {"planner": __version__, "profile": None, "catalog": "2026-12-01"},
+        "name": name,
+        "strategy": strategy_document(resolved),
+        "engine": answer.engine,
+        "feasible": resolved.fits,
+        "step_s": band(value=answer.step_s, sigma=sigma),
+        "tokens_per_s_per_gpu": answer.tokens_per_s / lay.gpus,
+        "model_tflops_per_gpu": answer.model_flops_per_s_per_gpu / 1e12,
+        "hfu": answer.hardware_flops_per_s_per_gpu / answer.peak_flops,
+        "mfu": answer.model_flops_per_s_per_gpu / answer.peak_flops,
+        "mfu_full_attention": answer.full_attention_flops_per_s_per_gpu / answer.peak_flops,
+        "breakdown_s": breakdown,
+        "link_busy_s": dict(answer.link_busy_s),
+        "utilization": {
+            "compute_busy_frac": answer.compute_busy_frac,
+            "hbm_busy_frac": answer.hbm_busy_frac,
+            "link_busy_frac": max(v for _, v in answer.link_busy_s) / answer.step_s,
+            "comm_wait_frac": exposed / answer.step_s,
+            "allocated_frac": lay.gpus / scenario.cluster.gpus,
+            "paid_frac": outcome.get("goodput", 1.0) * lay.gpus / scenario.cluster.gpus,
+        },
+        "scaling_efficiency": dict(scaling),
+        "memory_gb": memory_document(answer),
+        "fits": resolved.fits,
+        "memory_over_gb": answer.memory_over_bytes / 1e9,
+        **outcome,
+        "provenance": [
+            {"id": x.id, "value": x.value, "unit": x.unit, "label": x.label, "source": x.source, "formula": x.formula,
+             "inputs": list(x.inputs)} for x in lines
+        ],
+        "label_share": dict(answer.label_share),
+        "params": total_params(scenario.model_spec),
+        "warnings": list(warnings),
+    }

@@ -1,0 +1,149 @@
+"""One step, whole: durations, order of work and memory joined into time, breakdown and utilization."""
+
+from dataclasses import dataclass
+
+from planner import catalog
+from planner.catalog.types import ModelSpec
+from planner.cost.operator import PhaseCost
+from planner.simulate.durations import Durations, Machine, Piece, build
+from planner.simulate.fast import step_fast
+from planner.simulate.plan import StepResult
+from planner.simulate.fast import step_fast as step_events
+from planner.workload.layout import Layout
+from planner.workload.memory import RankMemory, worst_rank
+from planner.workload.params import model_flops_per_token
+
+BREAKDOWN = (
+    "compute_matmul", "compute_attention", "compute_memory_bound", "launch_gap", "exposed_tp", "exposed_pp",
+    "exposed_dp", "exposed_cp", "exposed_ep", "bubble", "optimizer", "straggler", "other",
+)
+PEAK_DTYPE = {
+    "amp": "bf16", "fp8_rowwise": "fp8", "fp8_block": "fp8", "mxfp8": "fp8", "nvfp4": "fp4",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepAnswer:
+    """One training step of one layout on one machine. Seconds are P50; breakdown parts add up to `step_s`."""
+
+    step_s: float
+    breakdown_s: tuple[tuple[str, float], ...]
+    link_busy_s: tuple[tuple[str, float], ...]
+    compute_busy_frac: float
+    hbm_busy_frac: float
+    tokens_per_s: float
+    model_flops_per_s_per_gpu: float
+    full_attention_flops_per_s_per_gpu: float
+    hardware_flops_per_s_per_gpu: float
+    peak_flops: float
+    memory: RankMemory
+    capacity_bytes: float
+    launch_frac: float
+    label_share: tuple[tuple[str, float], ...]
+    engine: str
+
+    @property
+    def memory_over_bytes(self) -> float:
+        """Bytes that the fullest rank lacks, zero when it fits."""
+        return max(0.0, self.memory.peak_bytes + self.memory.reserved_bytes - self.capacity_bytes)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the fullest rank fits its GPU."""
+        return self.memory_over_bytes <= 0
+
+
+def peak_flops(*, gpu: str, precision: str) -> float:
+    """Dense peak of the matmul dtype, of the nearest one where the part lacks it (bf16 on V100: fp16)."""
+    peaks = catalog.gpu(gpu).peak_flops
+    dtype = PEAK_DTYPE.get(precision, precision)
+    for choice in (dtype, "fp8" if dtype == "fp4" else dtype, "bf16", "fp16", "fp32"):
+        if peaks.get(choice):
+            return peaks[choice]
+    raise ValueError(f"{gpu} has no peak rate for {precision}")
+
+
+def _sums(*, durations: Durations, m: int, p: int) -> dict[str, float]:
+    """Seconds per GPU (mean over stages) by cause over all micro-batches."""
+    pieces: list[tuple[Piece, float]] = [*durations.layers, (durations.head, 1.0), (durations.embedding, 1.0)]
+    out = dict.fromkeys(
+        ("compute_matmul", "compute_attention", "compute_memory_bound", "launch_gap", "exposed_tp", "exposed_cp",
+         "exposed_ep", "tp_link", "cp_link", "ep_link", "flops"), 0.0,
+    )
+    for piece, count in pieces:
+        for cost in (piece.forward, piece.recompute, piece.backward):
+            _add(out=out, cost=cost, factor=count * m / p)
+    return out
+
+
+def _add(*, out: dict[str, float], cost: PhaseCost, factor: float) -> None:
+    out["compute_matmul"] += factor * cost.compute_matmul_s
+    out["compute_attention"] += factor * cost.compute_attention_s
+    out["compute_memory_bound"] += factor * cost.compute_memory_bound_s
+    out["launch_gap"] += factor * (cost.wall_s - cost.gpu_s)
+    out["exposed_tp"] += factor * cost.tp_s
+    out["exposed_cp"] += factor * cost.cp_s
+    out["exposed_ep"] += factor * cost.ep_s
+    out["tp_link"] += factor * cost.tp_link_s
+    out["cp_link"] += factor * cost.cp_link_s
+    out["ep_link"] += factor * cost.ep_link_s
+    out["flops"] += factor * cost.flops
+
+
+def _labels(durations: Durations) -> tuple[tuple[str, float], ...]:
+    shares: dict[str, float] = {}
+    for piece, count in (*durations.layers, (durations.head, 1.0)):
+        for cost in (piece.forward, piece.recompute, piece.backward):
+            for label, seconds in cost.labels:
+                shares[label] = shares.get(label, 0.0) + seconds * count
+    total = sum(shares.values()) or 1.0
+    return tuple(sorted(((k, v / total) for k, v in shares.items()), key=lambda kv: -kv[1]))
+
+
+def forecast_step(
+    *, model: ModelSpec, layout: Layout, machine: Machine, engine: str = "fast", capacity_bytes: float | None = None
+) -> StepAnswer:
+    """Time, breakdown, utilization and memory of one step.
+
+    Args:
+        engine: `fast` (recurrence) or `events` (SimPy); both evaluate the same plan.
+        capacity_bytes: board memory where it differs from the catalogue part.
+    """
+    durations = build(model=model, layout=layout, machine=machine)
+    result: StepResult = step_events(durations.plan) if engine == "events" else step_fast(durations.plan)
+    sums = _sums(durations=durations, m=layout.micro_batches, p=layout.pp)
+    parts = {name: sums.get(name, 0.0) for name in BREAKDOWN}
+    stages = len(result.bubble_s)
+    parts["bubble"] = sum(result.bubble_s) / stages
+    parts["exposed_pp"] = sum(result.exposed_pp_s) / stages
+    parts["exposed_dp"] = sum(result.exposed_dp_s) / stages
+    parts["optimizer"] = sum(result.optimizer_s) / stages
+    parts["other"] = 0.0
+    parts["other"] = result.step_s - sum(parts.values())
+    tokens = layout.global_batch * layout.sequence
+    per_gpu = tokens / result.step_s / layout.gpus
+    causal = model_flops_per_token(model=model, sequence=layout.sequence)
+    full = model_flops_per_token(model=model, sequence=layout.sequence, causal=False)
+    compute = parts["compute_matmul"] + parts["compute_attention"] + parts["compute_memory_bound"] + parts["optimizer"]
+    links = {
+        "tp": sums["tp_link"], "cp": sums["cp_link"], "ep": sums["ep_link"],
+        "dp": max(result.dp_link_busy_s), "pp": max(result.pp_link_busy_s),
+    }
+    return StepAnswer(
+        step_s=result.step_s,
+        breakdown_s=tuple(parts.items()),
+        link_busy_s=tuple(links.items()),
+        compute_busy_frac=compute / result.step_s,
+        hbm_busy_frac=(parts["compute_memory_bound"] + parts["optimizer"]) / result.step_s,
+        tokens_per_s=tokens / result.step_s,
+        model_flops_per_s_per_gpu=causal * per_gpu,
+        full_attention_flops_per_s_per_gpu=full * per_gpu,
+        # Each rank's operator list holds its own shard, so the mean over ranks is exact.
+        hardware_flops_per_s_per_gpu=sums["flops"] / result.step_s,
+        peak_flops=peak_flops(gpu=machine.gpu, precision=layout.precision),
+        memory=worst_rank(model=model, layout=layout, fusions=machine.software.fusions),
+        capacity_bytes=capacity_bytes or catalog.gpu(machine.gpu).mem_bytes,
+        launch_frac=parts["launch_gap"] / result.step_s,
+        label_share=_labels(durations),
+        engine=engine,
+    )

@@ -1,0 +1,313 @@
+"""From workload and cost to the durations of a step plan: the bridge between operators and the order of work."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from planner import catalog
+from planner.catalog.software import Software
+from planner.catalog.types import ModelSpec
+from planner.cost.collective import collective_s
+from planner.cost.kernels import optimizer_s
+from planner.cost.operator import HOST_CALL_S, PhaseCost, Setting, phase_cost
+from planner.cost.topology import axis_group
+from planner.cost.types import Network
+from planner.simulate.plan import FsdpBlock, StepPlan
+from planner.workload.layout import Layout, layers_per_chunk
+from planner.workload.memory import stage_params
+from planner.workload.operators import embedding_operators, head_operators, layer_operators
+from planner.workload.params import is_moe_layer, layer_params
+
+PHASES = ("forward", "recompute", "backward")
+# Gradient bucket of Megatron-Core (40 M parameters) and of DistributedDataParallel (25 MB): both near 100 MB.
+BUCKET_BYTES = 100e6
+MAX_BUCKETS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Hardware and software that a plan runs on."""
+
+    gpu: str
+    network: Network
+    software: Software
+    cuda_graph: bool = False
+    hot: bool = True
+    ep_overlap: bool = False
+    p2p_overlap: bool = True
+
+    @property
+    def setting(self) -> Setting:
+        """What the cost room needs to know of it."""
+        return Setting(
+            gpu=self.gpu,
+            network=self.network,
+            attention=self.software.attention,
+            tp_overlap_frac=self.software.tp_overlap_frac,
+            host_scale=0.15 if self.cuda_graph else self.software.host_scale,
+            ep_overlap=self.ep_overlap,
+            hot=self.hot,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Costs of one layer, the head or the embedding, by phase."""
+
+    forward: PhaseCost
+    recompute: PhaseCost
+    backward: PhaseCost
+
+    @property
+    def forward_s(self) -> float:
+        """Wall seconds of the forward pass."""
+        return self.forward.wall_s
+
+    @property
+    def backward_s(self) -> float:
+        """Wall seconds of recompute and backward pass."""
+        return self.recompute.wall_s + self.backward.wall_s
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """A step plan with the pieces that explain it."""
+
+    plan: StepPlan
+    layers: tuple[tuple[Piece, float], ...]  # layer piece and how many of it all stages run for one micro-batch
+    head: Piece
+    embedding: Piece
+    dp_link_s: float
+    optimizer_s: float
+
+
+def _piece(*, operators: tuple, layout: Layout, setting: Setting) -> Piece:  # type: ignore[type-arg]
+    costs = [phase_cost(operators=operators, phase=p, layout=layout, setting=setting) for p in PHASES]
+    return Piece(*costs)
+
+
+@lru_cache(maxsize=4096)
+def layer_piece(*, model: ModelSpec, layout: Layout, moe: bool, machine: Machine) -> Piece:
+    """Costs of one decoder layer."""
+    ops = layer_operators(model=model, layout=layout, moe=moe, fusions=machine.software.fusions)
+    return _piece(operators=ops, layout=layout, setting=machine.setting)
+
+
+@lru_cache(maxsize=4096)
+def head_piece(*, model: ModelSpec, layout: Layout, machine: Machine) -> Piece:
+    """Costs of final norm, output projection and loss."""
+    ops = head_operators(model=model, layout=layout, fusions=machine.software.fusions)
+    return _piece(operators=ops, layout=layout, setting=machine.setting)
+
+
+@lru_cache(maxsize=4096)
+def embedding_piece(*, model: ModelSpec, layout: Layout, machine: Machine) -> Piece:
+    """Costs of the embedding look-up and its gradient."""
+    return _piece(operators=embedding_operators(model=model, layout=layout), layout=layout, setting=machine.setting)
+
+
+def _cells(*, model: ModelSpec, layout: Layout) -> list[list[tuple[int, int]]]:
+    """[stage][chunk] -> (dense layers, expert layers)."""
+    counts = layers_per_chunk(layers=model.layers, layout=layout)
+    cells = [[(0, 0)] * layout.vpp for _ in range(layout.pp)]
+    first = 0
+    for chunk in range(layout.vpp):
+        for stage in range(layout.pp):
+            n = counts[stage][chunk]
+            moe = sum(is_moe_layer(model=model, index=i) for i in range(first, first + n))
+            cells[stage][chunk] = (n - moe, moe)
+            first += n
+    return cells
+
+
+def _exchange_s(*, nbytes: float, op: str, axis: str, layout: Layout, machine: Machine) -> float:
+    group = axis_group(axis=axis, layout=layout, network=machine.network)
+    return collective_s(op=op, payload_bytes=nbytes, group=group, network=machine.network).seconds
+
+
+def _gradient_buckets(*, dense: float, experts: float, layout: Layout, machine: Machine) -> tuple[float, ...]:
+    """Durations of the gradient exchange of one chunk: all-reduce, or reduce-scatter when states are sharded."""
+    op = "all_reduce" if layout.zero_stage == 0 else "reduce_scatter"
+    nbytes = dense * layout.gradient_bytes
+    if layout.dp * layout.cp == 1 or nbytes <= 0:
+        return ()
+    n = int(min(MAX_BUCKETS, max(1, round(nbytes / BUCKET_BYTES))))
+    one = _exchange_s(nbytes=nbytes / n, op=op, axis="dp", layout=layout, machine=machine)
+    # Above MAX_BUCKETS a bucket stands for several: their latency is paid as often as there are real buckets.
+    extra = 0.0
+    if experts > 0:
+        extra = _exchange_s(
+            nbytes=experts * layout.gradient_bytes, op=op, axis="expert_dp", layout=layout, machine=machine
+        )
+    return tuple(one + extra / n for _ in range(n))
+
+
+def _param_gather_s(*, dense: float, experts: float, layout: Layout, machine: Machine) -> float:
+    if layout.zero_stage not in {1, 2} or layout.dp * layout.cp == 1:
+        return 0.0
+    total = _exchange_s(nbytes=dense * 2.0, op="all_gather", axis="dp", layout=layout, machine=machine)
+    if experts > 0:
+        total += _exchange_s(nbytes=experts * 2.0, op="all_gather", axis="expert_dp", layout=layout, machine=machine)
+    return total
+
+
+def _fsdp_blocks(
+    *, model: ModelSpec, layout: Layout, machine: Machine, cell: tuple[int, int], first: bool, last: bool
+) -> tuple[FsdpBlock, ...]:
+    """One block a layer, with embedding and head as blocks of their own, gathered and reduced over the shard ranks."""
+    blocks = []
+    sharing = max(1, layout.dp * layout.cp // layout.sharded_over)
+
+    def block(*, piece: Piece, params: float, expert_params: float = 0.0) -> FsdpBlock:
+        gather = _exchange_s(nbytes=params * 2.0, op="all_gather", axis="shard", layout=layout, machine=machine)
+        reduce = _exchange_s(
+            nbytes=params * layout.gradient_bytes, op="reduce_scatter", axis="shard", layout=layout, machine=machine
+        )
+        if expert_params:
+            gather += _exchange_s(nbytes=expert_params * 2.0, op="all_gather", axis="expert_dp", layout=layout, machine=machine)
+            reduce += _exchange_s(
+                nbytes=expert_params * layout.gradient_bytes, op="reduce_scatter", axis="expert_dp", layout=layout, machine=machine
+            )
+        if sharing > 1:
+            # Hybrid sharding: the shard's gradient is all-reduced over its replicas.
+            reduce += _exchange_s(
+                nbytes=params * layout.gradient_bytes / layout.sharded_over, op="all_reduce", axis="dp", layout=layout, machine=machine
+            )
+        return FsdpBlock(forward_s=piece.forward_s, backward_s=piece.backward_s, gather_s=gather, reduce_s=reduce)
+
+    if first:
+        blocks.append(
+            block(piece=embedding_piece(model=model, layout=layout, machine=machine), params=model.vocab * model.hidden / layout.tp)
+        )
+    for moe, n in ((False, cell[0]), (True, cell[1])):
+        if not n:
+            continue
+        p = layer_params(model=model, moe=moe)
+        piece = layer_piece(model=model, layout=layout, moe=moe, machine=machine)
+        dense = (p.attention + p.mlp) / layout.tp + p.replicated
+        one = block(piece=piece, params=dense, expert_params=p.experts / (layout.ep * layout.etp) if moe else 0.0)
+        blocks += [one] * n
+    if last:
+        untied = 0 if model.tied_embeddings and layout.pp == 1 else model.vocab * model.hidden / layout.tp
+        blocks.append(block(piece=head_piece(model=model, layout=layout, machine=machine), params=untied))
+    return tuple(blocks)
+
+
+def optimizer_step_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> tuple[float, ...]:
+    """Optimizer seconds of each stage: traffic over owned parameters, and host calls of a per-tensor loop."""
+    out = []
+    owned_by = layout.sharded_over if layout.zero_stage >= 1 else 1
+    for stage in range(layout.pp):
+        dense, experts = stage_params(model=model, layout=layout, stage=stage)
+        expert_ranks = max(1.0, layout.dp * layout.cp * layout.tp / (layout.ep * layout.etp)) if layout.zero_stage else 1.0
+        owned = dense / owned_by + experts / min(expert_ranks, owned_by)
+        seconds = optimizer_s(
+            gpu=machine.gpu, params=owned, bytes_per_param=machine.software.optimizer_bytes_per_param
+        ).seconds
+        # Gradient norm, clip and bookkeeping: about thirty calls with one read back of the norm.
+        out.append(seconds + 30 * HOST_CALL_S * machine.setting.host_scale)
+    return tuple(out)
+
+
+def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
+    """Durations of every task, exchange and update of one optimizer step."""
+    cells = _cells(model=model, layout=layout)
+    dense = layer_piece(model=model, layout=layout, moe=False, machine=machine)
+    expert = layer_piece(model=model, layout=layout, moe=True, machine=machine) if model.moe_experts else dense
+    head = head_piece(model=model, layout=layout, machine=machine)
+    embedding = embedding_piece(model=model, layout=layout, machine=machine)
+    split = layout.schedule in {"zb1p", "zb2p", "dualpipe", "dualpipev"}
+    forward, backward, weight, buckets, gathers, fsdp = [], [], [], [], [], []
+    optimizer = optimizer_step_s(model=model, layout=layout, machine=machine)
+    for stage in range(layout.pp):
+        rows: list[list[float]] = [[], [], []]
+        stage_buckets, stage_gathers, stage_fsdp = [], [], []
+        for chunk in range(layout.vpp):
+            n_dense, n_moe = cells[stage][chunk]
+            first, last = stage == 0 and chunk == 0, stage == layout.pp - 1 and chunk == layout.vpp - 1
+            f = n_dense * dense.forward_s + n_moe * expert.forward_s
+            b = n_dense * dense.backward_s + n_moe * expert.backward_s
+            f += (embedding.forward_s if first else 0) + (head.forward_s if last else 0)
+            b += (embedding.backward_s if first else 0) + (head.backward_s if last else 0)
+            w = b / 2 if split else 0.0
+            for row, value in zip(rows, (f, b - w, w), strict=True):
+                row.append(value)
+            p_dense, p_experts = _chunk_params(model=model, layout=layout, cell=(n_dense, n_moe), first=first, last=last)
+            if layout.zero_stage >= 3:
+                stage_buckets.append(())
+                stage_gathers.append(0.0)
+                stage_fsdp.append(
+                    _fsdp_blocks(model=model, layout=layout, machine=machine, cell=(n_dense, n_moe), first=first, last=last)
+                )
+            else:
+                stage_buckets.append(_gradient_buckets(dense=p_dense, experts=p_experts, layout=layout, machine=machine))
+                stage_gathers.append(_param_gather_s(dense=p_dense, experts=p_experts, layout=layout, machine=machine))
+        forward.append(tuple(rows[0]))
+        backward.append(tuple(rows[1]))
+        weight.append(tuple(rows[2]))
+        buckets.append(tuple(stage_buckets))
+        gathers.append(tuple(stage_gathers))
+        fsdp.append(tuple(stage_fsdp))
+    plan = StepPlan(
+        schedule=layout.schedule,
+        stages=layout.pp,
+        micro_batches=layout.micro_batches,
+        chunks=layout.vpp,
+        forward_s=tuple(forward),
+        backward_s=tuple(backward),
+        weight_s=tuple(weight),
+        send_s=_send_s(model=model, layout=layout, machine=machine),
+        p2p_overlap=machine.p2p_overlap and layout.vpp > 1,
+        grad_bucket_s=tuple(buckets),
+        dp_overlap=machine.software.dp_overlap,
+        param_gather_s=tuple(gathers),
+        gather_overlap=machine.software.gather_overlap,
+        fsdp=tuple(fsdp) if layout.zero_stage >= 3 else None,
+        prefetch=machine.software.fsdp_prefetch,
+        optimizer_s=optimizer,
+        tail_s=_tail_s(model=model, layout=layout, machine=machine),
+    )
+    total_moe = sum(c[1] for row in cells for c in row)
+    layers = ((dense, float(model.layers - total_moe)), (expert, float(total_moe)))
+    link = max(sum(sum(b) for b in stage) for stage in buckets) + max(sum(g) for g in gathers)
+    return Durations(plan, layers, head, embedding, link, max(optimizer))
+
+
+def _chunk_params(*, model: ModelSpec, layout: Layout, cell: tuple[int, int], first: bool, last: bool) -> tuple[float, float]:
+    d, e = layer_params(model=model, moe=False), layer_params(model=model, moe=True) if model.moe_experts else None
+    dense = cell[0] * ((d.attention + d.mlp) / layout.tp + d.replicated)
+    experts = 0.0
+    if e is not None:
+        dense += cell[1] * ((e.attention + e.mlp) / layout.tp + e.replicated)
+        experts = cell[1] * e.experts / (layout.ep * layout.etp)
+    table = model.vocab * model.hidden / layout.tp
+    dense += table if first else 0.0
+    dense += table if last and (not model.tied_embeddings or layout.pp > 1) else 0.0
+    return dense, experts
+
+
+def _send_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> float:
+    """One boundary message: the activation of a micro-batch, split over tensor ranks when they scatter it."""
+    if layout.pp == 1:
+        return 0.0
+    nbytes = layout.tokens * model.hidden * layout.compute_bytes / layout.tp
+    return _exchange_s(nbytes=nbytes, op="send_recv", axis="pp", layout=layout, machine=machine)
+
+
+def _tail_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> float:
+    """Tied embeddings of first and last stage sum their gradients before the step."""
+    if layout.pp == 1 or not model.tied_embeddings:
+        return 0.0
+    nbytes = model.vocab * model.hidden / layout.tp * layout.gradient_bytes / (layout.dp if layout.zero_stage else 1)
+    return 2 * _exchange_s(nbytes=nbytes, op="send_recv", axis="pp", layout=layout, machine=machine)
+
+
+def machine_of(*, node: str, software: Software, scaleout: str | None = None, node_bytes_per_s: float | None = None,
+               oversubscription: float = 1.0, cuda_graph: bool = False) -> Machine:
+    """The machine of a named node type."""
+    from planner.cost.topology import network_of
+
+    spec = catalog.node(node)
+    network = network_of(
+        node=spec, gpu=catalog.gpu(spec.gpu), scaleout=scaleout, node_bytes_per_s=node_bytes_per_s, oversubscription=oversubscription
+    )
+    return Machine(gpu=spec.gpu, network=network, software=software, cuda_graph=cuda_graph)

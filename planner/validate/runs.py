@@ -1,0 +1,169 @@
+"""Published training runs: each row forecast, compared, grouped and ranked (contract 5)."""
+
+import csv
+import gzip
+import hashlib
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+from planner.simulate.assemble import StepAnswer, forecast_step, peak_flops
+from planner.validate.band import band_sigma
+from planner.validate.setup import Setup, SkipRowError, number, setup_of_row
+from planner.validate.units import predicted_value
+
+NOT_CONFIG = {"id", "source_detail", "metric", "measured", "unit", "verified", "trust", "notes"}
+Row = Mapping[str, str]
+Z80 = 1.2815515655446004
+
+
+def packaged_rows() -> list[dict[str, str]]:
+    """The public rows that travel with the package."""
+    raw = files("planner.validate").joinpath("data/published_runs.csv.gz").read_bytes()
+    return list(csv.DictReader(gzip.decompress(raw).decode("utf-8").splitlines()))
+
+
+def config_hash(row: Row) -> str:
+    """Hash of all settings of a row: everything but identity, figure and remarks."""
+    text = "\x1f".join(f"{k}={row.get(k) or ''}" for k in sorted(k for k in row if k and k not in NOT_CONFIG))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def group_of(row: Row) -> str:
+    """source | gpu | 1-node or multi-node."""
+    gpus, per_node = number(row, "n_gpus") or 0, number(row, "gpus_per_node") or 8
+    return f"{row.get('source')} | {row.get('gpu')} | {'1-node' if gpus <= per_node else 'multi-node'}"
+
+
+@lru_cache(maxsize=1)
+def _mfu_table() -> dict[tuple[str, str], float]:
+    """Median causal MFU of the packaged public configurations by (gpu, precision) and by (gpu, '')."""
+    table: dict[tuple[str, str], dict[str, float]] = {}
+    for row in packaged_rows():
+        mfu = _measured_mfu(row)
+        if mfu is not None:
+            for key in ((row["gpu"], row["precision"]), (row["gpu"], "")):
+                table.setdefault(key, {})[config_hash(row)] = mfu
+    return {key: statistics.median(values.values()) for key, values in table.items()}
+
+
+def _measured_mfu(row: Row) -> float | None:
+    """Causal-halved MFU that a row's figure implies."""
+    measured = number(row, "measured")
+    if row.get("metric") not in {"step_time_s", "tokens_per_s_per_gpu"} or not measured:
+        return None
+    try:
+        setup = setup_of_row(row)
+    except SkipRowError:
+        return None
+    from planner.workload.params import model_flops_per_token
+
+    layout = setup.layout
+    per_gpu = layout.global_batch * layout.sequence / layout.gpus / measured if row["metric"] == "step_time_s" else measured
+    flops = model_flops_per_token(model=setup.model, sequence=layout.sequence) * per_gpu
+    return flops / peak_flops(gpu=setup.machine.gpu, precision=layout.precision)
+
+
+def _baseline(*, row: Row, setup: Setup, answer: StepAnswer) -> float | None:
+    """The same metric if the run reached the usual MFU of its GPU and precision."""
+    table = _mfu_table()
+    mfu = table.get((row.get("gpu") or "", row.get("precision") or ""), table.get((row.get("gpu") or "", "")))
+    ours = answer.model_flops_per_s_per_gpu / answer.peak_flops
+    if mfu is None or row.get("metric") in {"memory_gb", "oom", "time_to_train_min", "scaling_efficiency_pct"}:
+        return None
+    value = predicted_value(row=row, answer=answer, layout=setup.layout, peak_default=answer.peak_flops)
+    if value is None:
+        return None
+    return value * ours / mfu if row.get("metric") == "step_time_s" else value * mfu / ours
+
+
+@lru_cache(maxsize=8192)
+def _answer(setup: Setup, engine: str) -> StepAnswer:
+    return forecast_step(
+        model=setup.model, layout=setup.layout, machine=setup.machine, engine=engine, capacity_bytes=setup.capacity_bytes
+    )
+
+
+def _blank(*, index: int, row: Row, skipped: str | None) -> dict[str, Any]:
+    return {
+        "row": index, "id": row.get("id") or None, "source": row.get("source") or "", "config": config_hash(row),
+        "group": group_of(row), "metric": row.get("metric") or "", "unit": row.get("unit") or "",
+        "measured": number(row, "measured"), "skipped": skipped, "zero_shot": None, "site": None, "baseline": None,
+        "fits": None, "memory_over_gb": None, "assumed": [], "flags": [],
+    }
+
+
+def _error(*, predicted: float, measured: float) -> float:
+    return 100.0 * (predicted - measured) / measured
+
+
+def validate_row(*, index: int, row: Row, engine: str = "fast") -> dict[str, Any]:
+    """One answer row: forecast, band, baseline, fit and flags, or the reason it is skipped."""
+    if row.get("metric") == "time_to_train_min":
+        return _blank(index=index, row=row, skipped="convergence: time to train depends on steps to target")
+    try:
+        setup = setup_of_row(row)
+    except SkipRowError as error:
+        return _blank(index=index, row=row, skipped=str(error))
+    answer = _answer(setup, engine)
+    out = _blank(index=index, row=row, skipped=None)
+    out["fits"], out["memory_over_gb"] = answer.fits, answer.memory_over_bytes / 1e9
+    out["assumed"] = list(setup.assumed)
+    measured = out["measured"]
+    if row.get("metric") == "oom":
+        predicted = 0.0 if answer.fits else 1.0
+        out["zero_shot"] = {"predicted": predicted, "p10": predicted, "p90": predicted, "error_pct": None if not measured else
+                            _error(predicted=predicted, measured=measured)}
+        return out
+    if row.get("metric") == "scaling_efficiency_pct":
+        value: float | None = _scaling_pct(setup=setup, answer=answer, engine=engine)
+    else:
+        value = predicted_value(row=row, answer=answer, layout=setup.layout, peak_default=answer.peak_flops)
+    if value is None or not measured:
+        out["skipped"] = "setting_missing: metric or measured value not usable"
+        return out
+    sigma = band_sigma(answer=answer, setup=setup, metric=row.get("metric") or "")
+    out["zero_shot"] = {
+        "predicted": value, "p10": value * math.exp(-Z80 * sigma), "p90": value * math.exp(Z80 * sigma),
+        "error_pct": _error(predicted=value, measured=measured),
+    }
+    base = _baseline(row=row, setup=setup, answer=answer)
+    if base is not None:
+        out["baseline"] = {"predicted": base, "error_pct": _error(predicted=base, measured=measured)}
+    out["flags"] = _flags(row=row, setup=setup, answer=answer, measured=measured)
+    return out
+
+
+def _scaling_pct(*, setup: Setup, answer: StepAnswer, engine: str) -> float:
+    """Tokens/s/GPU over that of one GPU (weak scaling: the local batch stays)."""
+    from dataclasses import replace
+
+    layout = setup.layout
+    shrink = max(1, layout.dp)
+    small = replace(layout, dp=1, global_batch=max(1, layout.global_batch // shrink))
+    one = _answer(replace(setup, layout=small), engine)
+    return 100.0 * (answer.tokens_per_s / layout.gpus) / (one.tokens_per_s / small.gpus)
+
+
+def _flags(*, row: Row, setup: Setup, answer: StepAnswer, measured: float) -> list[str]:
+    """Reported figures that the hardware cannot reach."""
+    flags = []
+    mfu = _measured_mfu(row)
+    if mfu is not None and mfu > 1.0:
+        flags.append("above_peak: more model FLOPs than the dense peak; sparse peak, wrong batch or wrong model size")
+    if not answer.fits and row.get("metric") != "oom":
+        flags.append("refused_but_ran")
+    return flags
+
+
+def validate_runs(*, rows: Sequence[Row] | None = None, engine: str = "fast", group: str | None = None) -> dict[str, Any]:
+    """The whole answer of `planner validate --runs`."""
+    from planner.validate.summary import summarise
+
+    data = list(rows) if rows is not None else packaged_rows()
+    answers = [validate_row(index=i, row=r, engine=engine) for i, r in enumerate(data)]
+    pairs = [(a, r) for a, r in zip(answers, data, strict=True) if group is None or group.lower() in a["group"].lower()]
+    return summarise(kind="runs", engine=engine, profile="catalog", answers=[a for a, _ in pairs], rows=[r for _, r in pairs])

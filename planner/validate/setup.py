@@ -1,0 +1,237 @@
+"""A row of published runs becomes a model, a layout and a machine; every default taken is named."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from planner import catalog
+from planner.catalog.software import software
+from planner.catalog.types import MlaSpec, ModelSpec
+from planner.cost.types import Network
+from planner.simulate.durations import Machine
+from planner.workload.layout import Layout
+
+GATED = ("llama", "qwen", "mistral", "mixtral", "deepseek", "internlm", "nanotron", "yi-", "glm", "gpt-oss", "grok",
+         "kimi", "baichuan", "internal-352b", "tinyllama", "ds-1t")
+ENCODERS = ("bert", "t5", "resnet", "vgg", "vit", "cnn", "inception", "gnmt")
+TIED = ("gpt", "mpt", "megatron", "bigscience", "bloom", "bert", "nanotron-1.34b", "nanotron-3.57b", "mt-nlg")
+LEARNED = ("gpt", "megatron", "mpt", "bigscience", "mt-nlg", "mcore", "ds-1t")
+MLA = {
+    "deepseek-v3": MlaSpec(1536, 512, 128, 64, 128),
+    "deepseek-v2": MlaSpec(1536, 512, 128, 64, 128),
+    "kimi-k2": MlaSpec(1536, 512, 128, 64, 128),
+}
+FRAMEWORKS = (  # text in the row, framework of the software table; first match wins
+    ("zero-3 offload", "deepspeed"), ("deepspeed zero-3", "deepspeed"), ("zero-100b", "deepspeed"),
+    ("pytorch deepspeed", "fsdp"), ("megatron-deepspeed", "megatron-deepspeed"), ("megascale", "megascale"),
+    ("nemo", "nemo"), ("megatron-bridge", "nemo"), ("maxtext", "jax"), ("paxml", "jax"), ("jax", "jax"),
+    ("llm-foundry", "fsdp"), ("fms-fsdp", "fsdp"), ("lit-gpt", "fsdp"), ("metaseq", "fsdp"), ("torchtitan", "torchtitan"),
+    ("nanotron", "nanotron"), ("internevo", "internevo"), ("colossalai", "colossalai"), ("easycontext", "deepspeed"),
+    ("meta internal", "nemo"), ("megatron", "megatron"), ("neox", "megatron-deepspeed"), ("fsdp", "fsdp"),
+    ("deepspeed", "deepspeed"), ("pytorch", "pytorch"), ("llm.c", "torchtitan"), ("nanogpt", "torchtitan"),
+    ("flash-attention", "fsdp"),
+)
+PRECISIONS = {
+    "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "tf32": "tf32", "fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4",
+    "fp8-rowwise": "fp8_rowwise", "fp8 or nvfp4 (not resolved)": "fp8", "fp8-blockwise": "fp8_block",
+}
+
+
+class SkipRowError(Exception):
+    """A row that the contract allows to skip: reason and text."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(f"{reason}: {text}")
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a row describes, ready to forecast."""
+
+    model: ModelSpec
+    layout: Layout
+    machine: Machine
+    capacity_bytes: float
+    assumed: tuple[str, ...]
+
+
+def number(row: Mapping[str, str], key: str) -> float | None:
+    """The cell as a number; blank or text gives None."""
+    text = (row.get(key) or "").strip()
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _whole(row: Mapping[str, str], key: str, default: int, assumed: list[str]) -> int:
+    value = number(row, key)
+    if value is None:
+        assumed.append(key)
+        return default
+    return max(1, round(value))
+
+
+def model_of_row(row: Mapping[str, str], assumed: list[str]) -> ModelSpec:
+    """The model of a row from its shape columns; the family (gating, tying, norm) from its name.
+
+    Raises:
+        SkipRowError: an encoder or vision model, or layer shapes missing.
+    """
+    name = (row.get("model") or "").lower()
+    if any(word in name for word in ENCODERS if word != "bert") or not name:
+        raise SkipRowError("not_a_decoder", name or "no model name")
+    layers, hidden = number(row, "layers"), number(row, "hidden")
+    if layers is None or hidden is None:
+        raise SkipRowError("shape_missing", f"{name}: layers or hidden blank")
+    h = int(hidden)
+    heads = _whole(row, "heads", max(1, h // 128), assumed)
+    kv = _whole(row, "kv_heads", heads, assumed)
+    gated = name.startswith(GATED) or any(g in name for g in ("llama", "qwen", "mixtral", "deepseek"))
+    experts = int(number(row, "moe_experts") or 0)
+    ffn = _whole(row, "ffn", 4 * h if not gated else round(8 * h / 3 / 256) * 256, assumed)
+    head_dim = int(number(row, "head_dim") or h // heads)
+    mla = next((spec for key, spec in MLA.items() if name.startswith(key)), None)
+    sequence = int(number(row, "seq") or 2048)
+    rms = gated or "nemotron" in name
+    spec = ModelSpec(
+        name=name, layers=int(layers), hidden=h, heads=heads, kv_heads=kv, head_dim=head_dim, ffn=ffn,
+        vocab=_whole(row, "vocab", 51200, assumed), max_sequence=sequence,
+        activation="swiglu" if gated else "gelu", norm="rmsnorm" if rms else "layernorm",
+        position="learned" if name.startswith(LEARNED) else "rotary",
+        tied_embeddings=name.startswith(TIED), bias=not gated and "nemotron" not in name, causal="bert" not in name, mla=mla,
+        source=row.get("source", ""),
+    )
+    if not experts:
+        return spec
+    dense_layers = int(number(row, "moe_dense_layers") or 0)
+    every = 2 if "maverick" in name else 1
+    return replace(
+        spec, moe_experts=experts, moe_topk=int(number(row, "moe_topk") or 1), moe_ffn=ffn,
+        moe_shared_ffn=int(number(row, "moe_ffn_shared") or 0), moe_dense_layers=dense_layers if every == 1 else 0,
+        moe_every=every, ffn=int(number(row, "moe_ffn_dense") or ffn),
+    )
+
+
+def _framework(row: Mapping[str, str], assumed: list[str]) -> str:
+    text = (row.get("framework") or "").lower()
+    if (row.get("source") or "").startswith("SimuMax"):
+        return "simumax"
+    for key, value in FRAMEWORKS:
+        if key in text:
+            return value
+    assumed.append("framework")
+    return "megatron"
+
+
+def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine, float]:
+    """Network, part and software of a row, with the board's memory.
+
+    Raises:
+        SkipRowError: a part that the catalogue does not know.
+    """
+    try:
+        gpu = catalog.gpu(row.get("gpu") or "")
+    except (KeyError, ValueError) as error:
+        raise SkipRowError("gpu", str(error)) from error
+    if gpu.name.lower().startswith(("tpu", "trainium")):
+        raise SkipRowError("gpu", f"{gpu.name} is not modelled")
+    per_node = _whole(row, "gpus_per_node", 8, assumed)
+    gpus = int(number(row, "n_gpus") or per_node)
+    scaleout = (row.get("scaleout") or "").strip()
+    gbps = number(row, "scaleout_gbps_per_node")
+    if not scaleout and gpus > per_node:
+        scaleout = "ib"
+        assumed.append("scaleout")
+    if gbps is None and gpus > per_node:
+        gbps = 200.0 * per_node
+        assumed.append("scaleout_gbps_per_node")
+    network = Network(
+        scaleup=(row.get("scaleup") or gpu.scaleup_link).replace("none", "pcie"),
+        scaleup_bytes_per_s=gpu.scaleup_bytes_per_s,
+        scaleup_domain_gpus=int(number(row, "scaleup_domain_gpus") or per_node),
+        gpus_per_node=per_node,
+        scaleout=scaleout or "none",
+        node_bytes_per_s=(gbps or 0.0) / 8 * 1e9,
+        nic_count=per_node if (gbps or 0) >= 100 * per_node else max(1, round((gbps or 100) / 100)),
+        gpu=gpu.name,
+    )
+    year = int(number(row, "year") or 2024)
+    name = _framework(row, assumed)
+    if name == "megatron-deepspeed":
+        year = 2021
+    soft = software(framework=name, year=year)
+    flash = (row.get("flash") or "").strip()
+    fusions = soft.fusions
+    if flash == "no":
+        fusions = (fusions - {"flash"}) | {"softmax"}
+        soft = replace(soft, attention="unfused", fusions=fusions)
+    elif flash == "yes" and "flash" not in fusions:
+        soft = replace(soft, attention="flash2", fusions=fusions | {"flash"})
+    capacity = number(row, "gpu_mem_gb")
+    return Machine(gpu=gpu.name, network=network, software=soft), (capacity * 1e9 if capacity else gpu.mem_bytes)
+
+
+def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, assumed: list[str]) -> Layout:
+    """The parallel layout of a row; blanks take the documented default and are named in `assumed`.
+
+    Defaults: degrees 1; micro-batch 1 under a pipeline, else the whole local batch; ZeRO-1 for Megatron-like stacks from
+    2023, 3 for FSDP; recompute selective for long-sequence dense stacks of unknown policy, which for flash kernels
+    recomputes nothing.
+    """
+    gpus = int(number(row, "n_gpus") or 0)
+    if not gpus:
+        raise SkipRowError("setting_missing", "n_gpus blank")
+    gbs = number(row, "gbs")
+    if gbs is None:
+        raise SkipRowError("setting_missing", "gbs blank")
+    tp, pp, cp = (_whole(row, k, 1, assumed) for k in ("tp", "pp", "cp"))
+    dp = _whole(row, "dp", max(1, gpus // (tp * pp * cp)), assumed)
+    if tp * pp * cp * dp != gpus:
+        dp = max(1, gpus // (tp * pp * cp))
+    vpp = int(number(row, "vpp") or 0)
+    if not vpp:
+        vpp = 1
+        if pp > 1:
+            assumed.append("vpp")
+    ep = _whole(row, "ep", 1, assumed) if model.moe_experts else 1
+    local = max(1.0, gbs / dp)
+    mbs = number(row, "mbs")
+    if mbs is None:
+        mbs = 1.0 if pp > 1 else min(local, 1.0 if model.layers * model.hidden > 200_000 else local)
+        assumed.append("mbs")
+    zero = number(row, "zero_stage")
+    if zero is None:
+        zero = 3.0 if machine.software.framework in {"fsdp", "torchtitan", "deepspeed"} else 1.0
+        assumed.append("zero_stage")
+    recompute = (row.get("recompute") or "").strip()
+    if not recompute:
+        recompute = "none"
+        assumed.append("recompute")
+    sp = (row.get("sp") or "").strip()
+    if not sp and tp > 1:
+        assumed.append("sp")
+    precision = PRECISIONS.get((row.get("precision") or "bf16").strip(), "bf16")
+    lora = 16 if re.search("lora", row.get("model") or "", re.IGNORECASE) else 0
+    return Layout(
+        tp=tp, pp=pp, vpp=vpp, dp=dp, cp=cp, ep=ep, etp=1,
+        sequence_parallel=(sp == "yes") if sp else tp > 1 and machine.software.from_year >= 2022,
+        zero_stage=int(zero), micro_batch=max(1, min(int(mbs), int(local) or 1)), global_batch=max(1, int(gbs)),
+        sequence=int(number(row, "seq") or 2048), schedule="interleaved" if vpp > 1 else "1f1b",
+        recompute=recompute if recompute in {"none", "selective", "full"} else "none",
+        precision=precision, gradient_bytes=machine.software.gradient_bytes, lora_rank=lora,
+    )
+
+
+def setup_of_row(row: Mapping[str, str]) -> Setup:
+    """Everything needed to forecast a row.
+
+    Raises:
+        SkipRowError: for one of the reasons the contract allows.
+    """
+    assumed: list[str] = []
+    model = model_of_row(row, assumed)
+    machine, capacity = machine_of_row(row, assumed)
+    layout = layout_of_row(row, model, machine, assumed)
+    return Setup(model, layout, machine, capacity, tuple(dict.fromkeys(assumed)))
