@@ -3,7 +3,7 @@ from planner import catalog
 from planner.cost.types import Estimate
 
 def _rate(gpu,dtype):
-    s={"A100-80-SXM":242e12,"A100-40-SXM":242e12,"H100-SXM":650e12,"H200-SXM":690e12,"B200-SXM":1280e12,"GB200":1600e12,"GB300":1850e12,"B300-SXM":1600e12}
+    s={"A100-80-SXM":242e12,"A100-40-SXM":242e12,"H100-SXM":650e12,"H100-SXM-96-500W":540e12,"H200-SXM":690e12,"B200-SXM":1280e12,"GB200":1600e12,"GB300":1850e12,"B300-SXM":1600e12}
     g=catalog.gpu(gpu); base=s.get(g.name, 0.7*(g.peak_flops.get("bf16") or g.peak_flops.get("fp16")))
     return base*{"fp8":1.85,"mxfp8":1.72,"nvfp4":2.96,"fp8_rowwise":1.4,"fp32":0.08,"tf32":0.5}.get(dtype,1.0)
 def kernel_floor_s(*, gpu): return Estimate(3e-6,"published",0.1,"")

@@ -8,7 +8,7 @@ from planner.cost.operator import PhaseCost
 from planner.simulate.durations import Durations, Machine, Piece, build
 from planner.simulate.fast import step_fast
 from planner.simulate.plan import StepResult
-from planner.simulate.fast import step_fast as step_events
+from planner.simulate.step import step_events
 from planner.workload.layout import Layout
 from planner.workload.memory import RankMemory, worst_rank
 from planner.workload.params import model_flops_per_token

@@ -180,24 +180,28 @@ def _run(*, plan: StepPlan, graph: _Graph) -> _Times:
     rows = zip(graph.stage, graph.duration, graph.needs, graph.sends, gate, lag.tolist(), strict=True)
     for i, (s, d, need, sends, opens, wait) in enumerate(rows):
         begin = free[s] + wait
-        if arrive[need] > begin:
+        if arrive[need] > begin:  # noqa: PLR1730 - max() doubles the loop's time
             begin = arrive[need]
-        if opens > begin:
+        if opens > begin:  # noqa: PLR1730
             begin = opens
         start[i] = begin
         free[s] = end[i] = done = begin + flat[d]
         if sends:
-            if link[s] > done:
+            if link[s] > done:  # noqa: PLR1730
                 done = link[s]
             done += send
             link[s] = done
         arrive[i] = done
-    compute = np.bincount(graph.stage_of, weights=np.array(flat)[graph.duration_of], minlength=plan.stages)
+    compute = _by_stage(plan=plan, graph=graph, weights=np.array(flat)[graph.duration_of])
     busy = [sum(row) for row in plan.param_gather_s]
     waited = np.zeros(plan.stages)
     return _Times(
         np.array(start), np.array(end), np.array(arrive), np.array(gate), lag, compute, waited, gathered, busy
     )
+
+
+def _by_stage(*, plan: StepPlan, graph: _Graph, weights: Floats) -> Floats:
+    return np.bincount(graph.stage_of, weights=weights, minlength=plan.stages).astype(np.float64)
 
 
 def _flat(table: tuple[tuple[float, ...], ...]) -> list[float]:
@@ -216,8 +220,9 @@ class _Sharded:
     """Compute and exchange stream of one stage of fully sharded blocks."""
 
     def __init__(self, *, plan: StepPlan, stage: int) -> None:
-        self.tasks = iter(block_runs(plan=plan, stage=stage))
-        flat = [run for runs in block_runs(plan=plan, stage=stage) for run in runs]
+        runs = block_runs(plan=plan, stage=stage)
+        self.tasks = iter(runs)
+        flat = [run for row in runs for run in row]
         self.gather = [run.gather_s for run in flat]
         self.ahead = plan.prefetch + 1
         self.gathered = [0.0] * len(flat)
@@ -255,16 +260,17 @@ def _run_sharded(*, plan: StepPlan, graph: _Graph) -> _Times:
     n = len(graph.stage)
     gate, _ = _gates(plan=plan, graph=graph)
     lag = _lag(plan=plan, graph=graph)
-    start, end, arrive = np.zeros(n), np.zeros(n + 1), np.zeros(n + 1)
+    waits = lag.tolist()
+    start, end, arrive = [0.0] * n, [0.0] * (n + 1), [0.0] * (n + 1)
     free, link = [0.0] * plan.stages, [0.0] * plan.stages
     shards = [_Sharded(plan=plan, stage=s) for s in range(plan.stages)]
     for i, s in enumerate(graph.stage):
-        start[i] = max(free[s] + float(lag[i]), float(arrive[graph.needs[i]]), gate[i])
-        free[s] = end[i] = arrive[i] = shards[s].task(float(start[i]))
+        start[i] = max(free[s] + waits[i], arrive[graph.needs[i]], gate[i])
+        free[s] = end[i] = arrive[i] = shards[s].task(start[i])
         if graph.sends[i]:
             arrive[i] = link[s] = max(link[s], free[s]) + plan.send_s
     return _Times(
-        start, end, arrive, np.array(gate), lag,
+        np.array(start), np.array(end), np.array(arrive), np.array(gate), lag,
         np.array([x.compute for x in shards]), np.array([x.waited for x in shards]),
         [x.free for x in shards], [x.busy for x in shards],
     )  # fmt: skip
@@ -285,9 +291,8 @@ def _exposed(*, plan: StepPlan, graph: _Graph, times: _Times) -> tuple[Floats, F
     if not plan.optimizer_barrier:
         first = [row[0] for row in graph.position]
         pp[first], dp[first] = 0.0, times.gate[first]
-    weights = (dp, pp)
-    by_stage = [np.bincount(graph.stage_of, weights=w, minlength=plan.stages) for w in weights]
-    return by_stage[0] + times.waited, by_stage[1]
+    waited = _by_stage(plan=plan, graph=graph, weights=dp) + times.waited
+    return waited, _by_stage(plan=plan, graph=graph, weights=pp)
 
 
 def _exchange(*, plan: StepPlan, graph: _Graph, times: _Times, free: list[float]) -> list[float]:

@@ -60,9 +60,8 @@ def check(*, schedule: str, stages: int, micro_batches: int, chunks: int) -> Non
     if schedule in ONE_CHUNK and chunks != 1:
         raise ValueError(f"schedule {schedule} runs one chunk a stage, not {chunks}; use interleaved")
     if schedule == "dualpipev" and (chunks != 2 or micro_batches < 2 * stages):
-        raise ValueError(
-            f"dualpipev needs 2 chunks a stage and at least {2 * stages} micro-batches, not {chunks} and {micro_batches}"
-        )
+        needs = f"2 chunks a stage and at least {2 * stages} micro-batches"
+        raise ValueError(f"dualpipev needs {needs}, not {chunks} and {micro_batches}")
 
 
 @lru_cache(maxsize=256)

@@ -25,7 +25,7 @@ FRAMEWORKS = (  # text in the row, framework of the software table; first match 
     ("zero-3 offload", "deepspeed"), ("deepspeed zero-3", "deepspeed"), ("zero-100b", "deepspeed"),
     ("pytorch deepspeed", "fsdp"), ("megatron-deepspeed", "megatron-deepspeed"), ("megascale", "megascale"),
     ("nemo", "nemo"), ("megatron-bridge", "nemo"), ("maxtext", "jax"), ("paxml", "jax"), ("jax", "jax"),
-    ("llm-foundry", "fsdp"), ("fms-fsdp", "fsdp"), ("lit-gpt", "fsdp"), ("metaseq", "fsdp"), ("torchtitan", "torchtitan"),
+    ("llm-foundry", "fsdp"), ("fms-fsdp", "torchtitan"), ("lit-gpt", "fsdp"), ("metaseq", "fsdp"), ("torchtitan", "torchtitan"),
     ("nanotron", "nanotron"), ("internevo", "internevo"), ("colossalai", "colossalai"), ("easycontext", "deepspeed"),
     ("meta internal", "nemo"), ("megatron", "megatron"), ("neox", "megatron-deepspeed"), ("fsdp", "fsdp"),
     ("deepspeed", "deepspeed"), ("pytorch", "pytorch"), ("llm.c", "torchtitan"), ("nanogpt", "torchtitan"),
@@ -137,6 +137,8 @@ def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine,
         raise SkipRowError("gpu", str(error)) from error
     if gpu.name.lower().startswith(("tpu", "trainium")):
         raise SkipRowError("gpu", f"{gpu.name} is not modelled")
+    if gpu.name == "H100-SXM" and (number(row, "gpu_power_w") or 700) <= 500:
+        gpu = catalog.gpu("H100-SXM-96-500W")
     per_node = _whole(row, "gpus_per_node", 8, assumed)
     gpus = int(number(row, "n_gpus") or per_node)
     scaleout = (row.get("scaleout") or "").strip()

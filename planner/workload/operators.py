@@ -286,6 +286,11 @@ def layer_operators(*, model: ModelSpec, layout: Layout, moe: bool, fusions: fro
     again: list[Operator] = []
     if layout.recompute == "full":
         again = [replace(op, phase="recompute") for op in forward]
+    elif layout.recompute == "selective" and "op_selective" in fusions:
+        # torchtitan's policy keeps attention and every second product; all else is computed again.
+        linears = [op for op in forward if op.kind == "matmul"]
+        kept = {op.name for op in linears[::2]} | {"attention"}
+        again = [replace(op, phase="recompute") for op in forward if op.name not in kept and op.kind != "collective"]
     elif layout.recompute == "selective" and "flash" not in fusions:
         again = [replace(op, phase="recompute") for op in forward if op.name in _SELECTIVE]
     return tuple(ops + again)

@@ -1,0 +1,49 @@
+"""The accuracy table: our error by group with the constant-MFU baseline beside it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def _pct(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
+
+
+def print_accuracy(*, document: Mapping[str, Any], console: Console) -> None:
+    """Print groups, then the summary."""
+    table = Table(show_edge=False, pad_edge=False)
+    for column in ("group", "trust", "runs", "error %", "median %", "bias %", "worst %", "in band", "baseline %"):
+        table.add_column(column, justify="left" if column == "group" else "right")
+    for g in document["groups"]:
+        z = g["zero_shot"]
+        if not z:
+            continue
+        base = g["baseline"]["mape_pct"] if g["baseline"] else None
+        table.add_row(
+            g["group"], g["trust"], str(g["n_configs"]), _pct(z["mape_pct"]), _pct(z["median_ape_pct"]), _pct(z["bias_pct"]),
+            _pct(z["worst_pct"]), _pct(100 * z["coverage_frac"]), _pct(base),
+        )
+    console.print(table)
+    s = document["summary"]
+    z = s["zero_shot"]
+    console.print(
+        f"{s['n_forecast']} of {s['n_rows']} rows forecast; mean over groups {_pct(z['mean_group_mape_pct'])} %, "
+        f"median group {_pct(z['median_group_mape_pct'])} %, constant-MFU baseline "
+        f"{_pct(s['baseline']['median_group_mape_pct'])} %; skipped {s['skipped'] or 'none'}"
+    )
+
+
+def markdown_table(document: Mapping[str, Any]) -> str:
+    """The README's accuracy table."""
+    lines = ["| group | runs | error % | median % | bias % | in band % | baseline % |", "|---|---|---|---|---|---|---|"]
+    for g in document["groups"]:
+        z = g["zero_shot"]
+        if z:
+            base = g["baseline"]["mape_pct"] if g["baseline"] else None
+            lines.append(
+                f"| {g['group'].replace(' | ', ', ')} | {g['n_configs']} | {_pct(z['mape_pct'])} | {_pct(z['median_ape_pct'])} | "
+                f"{_pct(z['bias_pct'])} | {_pct(100 * z['coverage_frac'])} | {_pct(base)} |"
+            )
+    return "\n".join(lines)

@@ -1,0 +1,78 @@
+"""One entry for every kind of measured rows: reads the file, picks the judge, returns the document of contract 5."""
+
+import csv
+import gzip
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 200_000_000
+KINDS = ("runs", "kernels", "collectives", "outcomes")
+
+
+class UnreadableRowsError(ValueError):
+    """A file that is not a table of rows."""
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV file, plain or gzip.
+
+    Raises:
+        UnreadableRowsError: missing, too large, or without a header.
+    """
+    try:
+        raw = path.read_bytes()
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.decompress(raw)
+    except (OSError, EOFError, gzip.BadGzipFile) as error:
+        raise UnreadableRowsError(f"cannot read {path}: {error}") from error
+    if len(raw) > MAX_BYTES:
+        raise UnreadableRowsError(f"{path} has {len(raw)} bytes; at most {MAX_BYTES}")
+    rows = list(csv.DictReader(raw.decode("utf-8", errors="replace").splitlines()))
+    if not rows:
+        raise UnreadableRowsError(f"{path} holds no rows")
+    return rows
+
+
+def validate_kind(*, kind: str, path: Path | None, engine: str, group: str | None) -> dict[str, Any]:
+    """Judge packaged rows, or those of a file.
+
+    Raises:
+        UnreadableRowsError: the file cannot be read or lacks a needed column.
+    """
+    if kind not in KINDS:
+        raise UnreadableRowsError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+    rows = read_rows(path) if path else None
+    if kind == "runs":
+        from planner.validate.runs import validate_runs
+
+        _need(rows, ("metric", "measured", "gpu"), path)
+        return validate_runs(rows=rows, engine=engine, group=group)
+    answers = _answers(kind=kind, rows=rows)
+    if group:
+        answers = [a for a in answers if group.lower() in a["group"].lower()]
+    from planner.validate.summary import summarise
+
+    return summarise(kind=kind, engine=engine, profile="catalog", answers=answers, rows=[{} for _ in answers])
+
+
+def _need(rows: Sequence[Mapping[str, str]] | None, columns: tuple[str, ...], path: Path | None) -> None:
+    if rows is None:
+        return
+    missing = [c for c in columns if c not in rows[0]]
+    if missing:
+        raise UnreadableRowsError(f"{path} lacks the columns {', '.join(missing)}")
+
+
+def _answers(*, kind: str, rows: Sequence[Mapping[str, str]] | None) -> list[dict[str, Any]]:
+    if kind == "kernels":
+        from planner.validate.kernels import validate_kernels
+
+        return list(validate_kernels(rows))
+    if kind == "collectives":
+        from planner.validate.collectives import validate_collectives
+
+        return list(validate_collectives(rows))
+    from planner.validate.outcomes import validate_outcomes
+
+    return list(validate_outcomes(rows))
