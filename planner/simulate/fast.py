@@ -52,7 +52,7 @@ class _Links:
             place = self.up[here]
             return None if place is None else (0, *place)
         if task.kind == "weight":
-            return (1, *here)
+            return None  # its stage has run the backward pass before it
         place = self.down[here]
         return (0, *here) if place is None else (1, *place)
 

@@ -9,7 +9,7 @@ from planner.simulate.recorder import Recorder, Span
 from planner.simulate.step import step_events
 from planner.simulate.trace import trace_bytes, write_trace
 
-GOLDEN = "@@"
+GOLDEN = "15cd6aadde69aac8b28b4a56af5a3303197cd4c593ef2a3eb0a4153621c32cd9"
 
 
 def spans():
