@@ -70,7 +70,7 @@ def resolve(*, scenario: Scenario, strategy: Strategy, gpus: int | None = None, 
     node = catalog.node(scenario.cluster.node)
     try:
         return resolve_strategy(
-            strategy=strategy, model=scenario.model_spec, gpus=gpus or scenario.cluster.gpus,
+            strategy=strategy, model=scenario.model_spec, gpus=gpus or scenario.gpus,
             global_batch=global_batch or scenario.training.global_batch_sequences,
             sequence=scenario.training.sequence_length, capacity_bytes=catalog.gpu(node.gpu).mem_bytes,
         )
@@ -101,7 +101,7 @@ def smallest_fit(*, scenario: Scenario, strategy: Strategy, engine: str = "fast"
 
     The batch shrinks with the data-parallel degree, so each rank keeps its work.
     """
-    total = scenario.cluster.gpus
+    total = scenario.gpus
     per_node = min(catalog.node(scenario.cluster.node).gpus_per_node, total)
     batch = scenario.training.global_batch_sequences
     candidates = [g for g in _divisors(total) if g % per_node == 0 or g == total]
@@ -135,7 +135,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
     strategy = scenario.strategies.get(name)
     if strategy is None or isinstance(strategy, str):
         raise ForecastError(f"strategy {name!r} is `auto`: search for it first (`planner search`), or name its degrees")
-    gpus, batch = scenario.cluster.gpus, scenario.training.global_batch_sequences
+    gpus, batch = scenario.gpus, scenario.training.global_batch_sequences
     resolved, answer = step_on(scenario=scenario, strategy=strategy, gpus=gpus, global_batch=batch, engine=engine)
     smallest = smallest_fit(scenario=scenario, strategy=strategy)
     sigma = _sigma(model=scenario.model_spec, answer=answer)
@@ -251,8 +251,8 @@ def _document(
             "hbm_busy_frac": answer.hbm_busy_frac,
             "link_busy_frac": max(v for _, v in answer.link_busy_s) / answer.step_s,
             "comm_wait_frac": exposed / answer.step_s,
-            "allocated_frac": lay.gpus / scenario.cluster.gpus,
-            "paid_frac": outcome.get("goodput", 1.0) * lay.gpus / scenario.cluster.gpus,
+            "allocated_frac": lay.gpus / scenario.gpus,
+            "paid_frac": outcome.get("goodput", 1.0) * lay.gpus / scenario.gpus,
         },
         "scaling_efficiency": dict(scaling),
         "memory_gb": memory_document(answer),
@@ -267,3 +267,15 @@ def _document(
         "params": total_params(scenario.model_spec),
         "warnings": list(warnings),
     }
+
+
+def step_spans(*, scenario: Scenario, forecast: Forecast) -> list[Any]:
+    """Spans of one step by events, one track a stage and stream."""
+    from planner.simulate.durations import build
+    from planner.simulate.recorder import Recorder
+    from planner.simulate.step import step_events
+
+    machine = machine_for(scenario=scenario, resolved=forecast.resolved, gpus=scenario.gpus)
+    recorder = Recorder()
+    step_events(build(model=scenario.model_spec, layout=forecast.resolved.layout, machine=machine).plan, recorder)
+    return list(recorder.spans)

@@ -1,1 +1,1 @@
-"""TODO docstring."""
+"""Money: rent, and what a price's date says about it."""

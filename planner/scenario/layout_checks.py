@@ -1,0 +1,65 @@
+"""Layouts that cannot be placed, in words: what does not divide what."""
+
+from planner.catalog.types import ModelSpec
+from planner.scenario.strategy import Strategy
+
+
+def layout_problems(
+    *, strategy: Strategy, model: ModelSpec | None, gpus: int | None, global_batch: int | None, sequence: int | None
+) -> list[tuple[str, str]]:
+    """(key, reason) of every impossibility; checks whose other side is unknown are left out."""
+    s, out = strategy, []
+    tp, pp, cp, vpp = s.tp or 1, s.pp or 1, s.cp or 1, s.vpp or 1
+    if model is not None:
+        out += _model_problems(s=s, model=model, tp=tp, pp=pp, vpp=vpp)
+    if vpp > 1 and pp == 1:
+        out.append(("vpp", "model chunks need pipeline stages: pp is 1"))
+    if vpp > 1 and s.schedule not in {None, "interleaved", "dualpipev"}:
+        out.append(("schedule", f"schedule {s.schedule} holds one chunk a stage; vpp {vpp} needs interleaved"))
+    if s.schedule == "interleaved" and vpp == 1 and pp > 1:
+        out.append(("schedule", "interleaved needs vpp of at least 2"))
+    if s.schedule == "dualpipev" and vpp != 2:
+        out.append(("schedule", "dualpipev needs vpp 2"))
+    if s.zero_stage == 3 and s.schedule in {"zb1p", "zb2p", "dualpipev"}:
+        out.append(("zero_stage", f"schedule {s.schedule} splits the backward pass, which ZeRO-3 does not"))
+    if s.sequence_parallel and tp == 1:
+        out.append(("sequence_parallel", "sequence parallelism splits over tensor ranks: tp is 1"))
+    if sequence is not None and sequence % cp:
+        out.append(("cp", f"cp {cp} does not divide the sequence of {sequence} tokens"))
+    if gpus is not None:
+        out += _cluster_problems(s=s, gpus=gpus, global_batch=global_batch, product=tp * pp * cp)
+    return out
+
+
+def _model_problems(*, s: Strategy, model: ModelSpec, tp: int, pp: int, vpp: int) -> list[tuple[str, str]]:
+    out = []
+    if model.heads % tp:
+        valid = [d for d in range(1, model.heads + 1) if model.heads % d == 0]
+        near = min(valid, key=lambda d: abs(d - tp))
+        out.append(("tp", f"tp {tp} does not divide the {model.heads} attention heads; nearest that does: {near}"))
+    if pp > model.layers:
+        out.append(("pp", f"{pp} stages for {model.layers} layers"))
+    elif pp * vpp > model.layers + 2:
+        out.append(("vpp", f"pp {pp} x vpp {vpp} = {pp * vpp} chunks for {model.layers} layers"))
+    ep = s.ep or 1
+    if ep > 1 and not model.moe_experts:
+        out.append(("ep", "the model has no experts"))
+    elif ep > 1 and model.moe_experts % ep:
+        out.append(("ep", f"ep {ep} does not divide the {model.moe_experts} experts"))
+    return out
+
+
+def _cluster_problems(*, s: Strategy, gpus: int, global_batch: int | None, product: int) -> list[tuple[str, str]]:
+    if gpus % product:
+        return [("tp", f"tp x pp x cp = {product} does not divide the {gpus} GPUs")]
+    dp = s.dp or gpus // product
+    if dp * product != gpus:
+        return [("dp", f"tp x pp x cp x dp = {dp * product}, but the cluster has {gpus} GPUs")]
+    if global_batch is None:
+        return []
+    if global_batch % dp:
+        return [("dp", f"the global batch of {global_batch} sequences does not divide over {dp} data-parallel ranks")]
+    local, micro = global_batch // dp, s.micro_batch_sequences
+    if micro and local % micro:
+        return [("micro_batch_sequences", f"{micro} does not divide the {local} sequences of a data-parallel rank")]
+    return []

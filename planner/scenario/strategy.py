@@ -1,0 +1,80 @@
+"""How the work is spread and run. An open field is closed by the preset, then by what memory allows."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from planner.scenario.base import Block
+
+Degree = int | None
+
+
+class Overlap(Block):
+    """Whether communication runs beside compute; null = what the framework's release does."""
+
+    dp: bool | None = None
+    """Gradient exchange under the backward pass."""
+    tp: bool | None = None
+    """Tensor-parallel collectives under their own matmuls."""
+    pp: bool | None = None
+    """Pipeline transfers beside compute."""
+    ep: bool | None = None
+    """Expert all-to-all under the other micro-batch."""
+
+
+class Framework(Block):
+    """The software and its age: the one home of software progress."""
+
+    name: str | None = None
+    """megatron, nemo, fsdp, torchtitan, pytorch, jax, ...; null = megatron for hybrid layouts, pytorch otherwise."""
+    release: int = Field(default=2024, ge=2017, le=2030)
+    """Year of the software."""
+    mode: Literal["eager", "compile", "regional", "graph"] = "eager"
+    """eager, whole-model compile, per-block compile, or captured CUDA graph."""
+
+
+class Strategy(Block):
+    """One way to train the model on the cluster."""
+
+    preset: Literal["stack"] | None = None
+    """stack: what people do by default."""
+    tp: Degree = Field(default=None, ge=1)
+    """Tensor-parallel degree."""
+    pp: Degree = Field(default=None, ge=1)
+    """Pipeline stages."""
+    vpp: Degree = Field(default=None, ge=1)
+    """Model chunks on each stage."""
+    dp: Degree = Field(default=None, ge=1)
+    """Data-parallel degree; null = what is left."""
+    cp: Degree = Field(default=None, ge=1)
+    """Context-parallel degree."""
+    ep: Degree = Field(default=None, ge=1)
+    """Expert-parallel degree."""
+    etp: Degree = Field(default=None, ge=1)
+    """Tensor-parallel degree inside an expert."""
+    sequence_parallel: bool | None = None
+    """Split norms and residuals over tensor ranks."""
+    zero_stage: Literal[0, 1, 2, 3] | None = None
+    """0 none, 1 optimizer, 2 gradients, 3 parameters (FSDP)."""
+    micro_batch_sequences: int | None = Field(default=None, ge=1)
+    """Sequences of a micro-batch; null = the largest that fits (1 under a pipeline)."""
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zb1p", "zb2p", "dualpipev"] | None = None
+    """Pipeline schedule; null = interleaved when vpp > 1, else 1f1b."""
+    recompute: Literal["none", "selective", "full"] | None = None
+    """Activation recompute; null = the least that fits."""
+    precision: Literal["fp32", "tf32", "fp16", "bf16", "amp", "fp8", "fp8_rowwise", "fp8_block", "mxfp8", "nvfp4"] | None = None
+    """dtype of the matmuls; null = bf16."""
+    optimizer: Literal["adamw", "adamw_fused", "adamw_foreach", "adamw_loop", "sgd"] | None = None
+    """Optimizer; null = adamw with fp32 master weights."""
+    gradient_compression: Literal["none"] | None = None
+    """Compression of exchanged gradients (only none is modelled)."""
+    overlap: Overlap | None = None
+    """Overlap switches."""
+    framework: Framework | None = None
+    """Software and its age."""
+    allocation: Literal["static"] | None = None
+    """Allocation of nodes (only static is modelled)."""
+    optimisations: tuple[str, ...] = ()
+    """Keys of the optimisation catalogue (none is modelled yet)."""
+    engineering_weeks: float = Field(default=0.0, ge=0)
+    """Person-weeks that this strategy costs before it runs."""
