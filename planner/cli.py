@@ -175,7 +175,7 @@ def main() -> None:
     """Run the command line; every error becomes one line (or one JSON document) and a code."""
     as_json = "--json" in sys.argv
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
     except InputProblem as problem:
         _report(errors=problem.errors, as_json=as_json)
         raise SystemExit(INPUT_ERROR) from None
@@ -192,7 +192,7 @@ def main() -> None:
         if not as_json:
             raise
         raise SystemExit(CRASH) from None
-    raise SystemExit(OK)
+    raise SystemExit(code if isinstance(code, int) else OK)
 
 
 def _usage_text(error: Exception) -> str:

@@ -22,8 +22,8 @@ def dollars(value_usd: float) -> str:
 
 
 def days(value_days: float) -> str:
-    """Days with one decimal."""
-    return f"{value_days:,.1f} d"
+    """Days with one decimal, hours below two days."""
+    return f"{value_days * 24:,.1f} h" if value_days < 2 else f"{value_days:,.1f} d"
 
 
 def whole(value: float) -> str:

@@ -265,6 +265,8 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
         prefetch=machine.software.fsdp_prefetch,
         optimizer_s=optimizer,
         tail_s=_tail_s(model=model, layout=layout, machine=machine),
+        # Zero-bubble 2p drops the barrier of the gradient norm (arXiv 2401.10241, section 4).
+        optimizer_barrier=layout.schedule != "zb2p",
     )
     total_moe = sum(c[1] for row in cells for c in row)
     layers = ((dense, float(model.layers - total_moe)), (expert, float(total_moe)))

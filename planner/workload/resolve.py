@@ -92,7 +92,9 @@ def resolve_strategy(
         optimizer=strategy.optimizer or "adamw",
         gradient_bytes=soft.gradient_bytes if hybrid else 2,
     )
-    zeros = (strategy.zero_stage,) if strategy.zero_stage is not None else ((1,) if hybrid else (0, 3))
+    # Pipelines keep ZeRO-1: gathering weights for every micro-batch of every stage costs more than it saves.
+    usual = (1,) if pp > 1 else ((1, 3) if hybrid else (0, 3))
+    zeros = (strategy.zero_stage,) if strategy.zero_stage is not None else usual
     found = _first_that_fits(base=base, zeros=zeros, strategy=strategy, model=model, soft=soft, capacity=capacity_bytes)
     layout, memory, fits = found
     choices = tuple(

@@ -1,0 +1,68 @@
+"""Integrity of the packaged tables."""
+
+import pytest
+
+from planner import catalog
+from planner.catalog.huggingface import model_from_config
+from planner.catalog.prices import prices, rental_price
+from planner.catalog.software import releases, software
+from planner.workload.params import total_params
+
+# Counts printed with two digits, and models whose paper rounds its own widths.
+COARSE = {"gpt3-1.3b", "gpt3-6.7b", "gpt3-13b", "megatron-1.7b", "megatron-3.6b", "megatron-7.5b"}
+
+
+@pytest.mark.parametrize("name", sorted(catalog.published_params()))
+def test_parameters_match_the_published_count(name):
+    ours, theirs = total_params(catalog.model(name)), catalog.published_params()[name]
+    assert ours == pytest.approx(theirs, rel=0.03 if name in COARSE else 0.004)
+
+
+def test_every_gpu_has_source_and_positive_figures():
+    for spec in catalog.gpus().values():
+        assert spec.source
+        assert spec.provenance
+        assert spec.mem_bytes > 1e9
+        assert spec.mem_bytes_per_s > 1e11
+        assert spec.peak_flops
+        assert all(v > 0 for v in spec.peak_flops.values())
+
+
+def test_every_node_names_a_known_gpu():
+    for node in catalog.nodes().values():
+        assert catalog.gpu(node.gpu).name
+        assert node.gpus_per_node >= 1
+        assert node.source
+
+
+def test_unknown_names_carry_the_nearest():
+    with pytest.raises(catalog.CatalogError, match="nearest"):
+        catalog.gpu("H100-SXMM")
+
+
+def test_prices_are_positive_and_known():
+    assert len(prices()) > 100
+    price = rental_price(gpu="H100-SXM", tenure="on_demand")
+    assert price is not None
+    assert price.date
+    assert 0.5 < price.usd_per_gpu_hour < 15
+
+
+def test_software_years_are_ordered_and_have_evidence():
+    for row in releases():
+        assert row.evidence
+        assert 0 <= row.tp_overlap_frac <= 1
+    assert software(framework="megatron", year=2021).attention == "unfused"
+    assert software(framework="megatron", year=2026).from_year <= 2026
+
+
+def test_hugging_face_config():
+    config = {
+        "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 128256,
+        "intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 8192,
+    }
+    assert total_params(model_from_config(config, name="x")) == 8_030_261_248
+    with pytest.raises(ValueError, match="falcon.*known: llama"):
+        model_from_config({"model_type": "falcon"}, name="x")
+    with pytest.raises(ValueError, match="hidden_size"):
+        model_from_config(config | {"hidden_size": -1}, name="x")

@@ -1,0 +1,95 @@
+"""The demo's figures against a calculation written out here, from the model's shape and the printed step alone."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from planner.decide.compare import compare
+from planner.scenario import load_scenario
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "scenarios" / "llama3-70b-256xh100.yaml"
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return compare(scenario=load_scenario(DEMO), engine="events").document["strategies"]
+
+
+@pytest.mark.parametrize("name", ["stack", "engineered"])
+def test_every_printed_figure(documents, name):
+    d = documents[name]
+    gpus, tokens, batch, seq = 256, 2.0e12, 1024, 8192
+    step = d["step_s"]["p50"]
+    # parts of the step add up
+    assert sum(d["breakdown_s"].values()) == pytest.approx(step, rel=1e-9)
+    # throughput
+    assert d["tokens_per_s_per_gpu"] == pytest.approx(batch * seq / step / gpus)
+    # MFU: 6 x (parameters without the input embedding) + causal attention 6 L h s, over 989 TFLOP/s dense
+    hidden, layers, kv, ffn, vocab = 8192, 80, 8 * 128, 28672, 128256
+    layer = 2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * ffn + 2 * hidden
+    active = layers * layer + vocab * hidden
+    flops_per_token = 6 * active + 6 * layers * hidden * seq
+    assert d["mfu"] == pytest.approx(flops_per_token * d["tokens_per_s_per_gpu"] / 989e12, rel=1e-4)
+    assert d["hfu"] >= d["mfu"] * 0.98
+    # days: steps x step, then the goodput
+    steps = -(-tokens // (batch * seq))
+    assert d["days_ideal"] == pytest.approx(steps * step / 86400)
+    assert d["days"]["p50"] == pytest.approx(d["days_ideal"] / d["goodput"])
+    assert d["gpu_hours"] == pytest.approx(d["days"]["p50"] * 24 * gpus)
+    # the bill: GPU-hours x price, plus six weeks of labour for the engineered one
+    assert d["cost_usd"]["compute"] == pytest.approx(d["gpu_hours"] * d["price"]["usd_per_gpu_hour"])
+    assert d["cost_usd"]["people"] == (6 * 5000 if name == "engineered" else 0)
+    assert d["cost_usd_total"]["p50"] == pytest.approx(sum(d["cost_usd"].values()))
+    # goodput and losses add up to one
+    assert d["goodput"] + sum(d["losses_frac"].values()) == pytest.approx(1.0, abs=0.02)
+    # efficiency, bands, memory
+    assert 0.3 < d["scaling_efficiency"]["value"] <= 1.1
+    assert d["step_s"]["p10"] < step < d["step_s"]["p90"]
+    m = d["memory_gb"]
+    parts = sum(m[k] for k in ("weights", "gradients", "optimizer", "activations", "buffers"))
+    assert m["peak"] == pytest.approx(parts)
+    assert d["fits"]
+    assert m["peak"] + m["reserved"] <= m["capacity"]
+
+
+def test_weights_of_a_rank(documents):
+    # FSDP over 256 ranks: 70.55e9 parameters x 2 bytes / 256
+    assert documents["stack"]["memory_gb"]["weights"] == pytest.approx(70.55e9 * 2 / 256 / 1e9, rel=0.01)
+    # TP 8, PP 4: 20 layers / 8 and one embedding or head / 8, in 16 bits
+    layer = 2 * 8192**2 + 2 * 8192 * 1024 + 3 * 8192 * 28672
+    rank = (20 * layer + 128256 * 8192) / 8
+    assert documents["engineered"]["memory_gb"]["weights"] == pytest.approx(rank * 2 / 1e9, rel=0.01)
+
+
+def test_bubble_of_interleaving(documents):
+    """(p - 1) / (m v) of the compute of a uniform pipeline; stages differ a little by embedding and head."""
+    d = documents["engineered"]
+    busy = d["step_s"]["p50"] - d["breakdown_s"]["bubble"] - d["breakdown_s"]["optimizer"]
+    assert d["breakdown_s"]["bubble"] / busy == pytest.approx(3 / (128 * 5), abs=0.05)
+
+
+def test_every_line_has_a_label_and_a_formula(documents):
+    for d in documents.values():
+        assert d["provenance"]
+        for line in d["provenance"]:
+            assert line["label"] in {"measured", "interpolated", "published", "fitted", "transferred", "datasheet", "assumed"}
+            assert line["formula"]
+
+
+def test_forecast_of_the_demo_is_fast():
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "planner.cli", "compare", str(DEMO), "--json"], check=True, capture_output=True, cwd=ROOT)  # noqa: S603
+    assert time.perf_counter() - start < 4.0  # the bar is 2 s on an idle machine
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scenarios").glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_shipped_scenario_runs_and_one_strategy_fits(path):
+    comparison = compare(scenario=load_scenario(path), engine="fast")
+    assert comparison.feasible
+    text = json.dumps(comparison.document, allow_nan=False)
+    assert json.loads(text)["verdict"]["choice"]
