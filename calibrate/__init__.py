@@ -1,1 +1,1 @@
-"""TODO docstring."""
+"""Measures the local GPU and writes a profile that the planner reads."""

@@ -1,6 +1,7 @@
 """Commands. Talk goes to stderr, the answer to stdout; no arithmetic here.
 
-Exit codes: 0 fine, 1 input error, 2 no chosen strategy is feasible, 3 a stated goal is missed, 70 crash, 130 interrupted.
+Exit codes: 0 fine, 1 input error, 2 no chosen strategy is feasible, 3 a stated goal is missed, 70 crash,
+130 interrupted.
 """
 
 import json
@@ -14,14 +15,16 @@ OK, INPUT_ERROR, INFEASIBLE, GOAL_MISSED, CRASH, INTERRUPTED = 0, 1, 2, 3, 70, 1
 
 app = typer.Typer(
     help="Forecast training time, scaling, memory, cost and risk before a GPU cluster is bought.",
-    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
 ScenarioPath = Annotated[Path, typer.Argument(help="Scenario YAML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
 Engine = Annotated[str, typer.Option(help="events (SimPy) or fast (recurrence); the same plan.")]
 
 
-class InputProblem(Exception):  # noqa: N818
+class InputProblem(Exception):
     """Input errors to print and exit 1 with."""
 
     def __init__(self, errors: list[dict[str, Any]]) -> None:
@@ -39,12 +42,23 @@ def _load(path: Path) -> Any:
     try:
         return load_scenario(path)
     except ScenarioError as error:
-        raise InputProblem([
-            {"code": i.code, "file": i.file, "line": i.line, "path": i.path, "message": i.message, "nearest": list(i.nearest)}
-            for i in error.issues
-        ]) from error
+        raise InputProblem(
+            [
+                {
+                    "code": i.code,
+                    "file": i.file,
+                    "line": i.line,
+                    "path": i.path,
+                    "message": i.message,
+                    "nearest": list(i.nearest),
+                }
+                for i in error.issues
+            ]
+        ) from error
     except OSError as error:
-        raise InputProblem([_error(code="file", message=f"cannot read {path}: {error.strerror}", file=str(path))]) from error
+        raise InputProblem(
+            [_error(code="file", message=f"cannot read {path}: {error.strerror}", file=str(path))]
+        ) from error
 
 
 def _emit(document: Any) -> None:
@@ -72,8 +86,16 @@ def forecast(
     names = [strategy] if strategy else list(loaded.strategies)
     unknown = [n for n in names if n not in loaded.strategies]
     if unknown:
-        raise InputProblem([_error(code="strategy", message=f"no strategy {unknown[0]!r}", file=str(scenario),
-                                   nearest=list(loaded.strategies))])
+        raise InputProblem(
+            [
+                _error(
+                    code="strategy",
+                    message=f"no strategy {unknown[0]!r}",
+                    file=str(scenario),
+                    nearest=list(loaded.strategies),
+                )
+            ]
+        )
     try:
         forecasts = {n: forecast_strategy(scenario=loaded, name=n, engine=engine) for n in names}
     except ForecastError as error:
@@ -136,7 +158,9 @@ def validate(
     kernels: Annotated[Path | None, typer.Option(help="CSV (or .gz) of measured kernels.")] = None,
     collectives: Annotated[Path | None, typer.Option(help="CSV of measured collectives.")] = None,
     outcomes: Annotated[Path | None, typer.Option(help="CSV of whole-run outcomes.")] = None,
-    kind: Annotated[str, typer.Option(help="Packaged rows to judge when no file is given: runs, kernels, collectives, outcomes.")] = "runs",
+    kind: Annotated[
+        str, typer.Option(help="Packaged rows to judge when no file is given: runs, kernels, collectives, outcomes.")
+    ] = "runs",
     engine: Engine = "fast",
     group: Annotated[str | None, typer.Option(help="Only groups whose name contains this text.")] = None,
     json_: Json = False,
@@ -145,7 +169,11 @@ def validate(
     from planner.validate.command import UnreadableRowsError, validate_kind
 
     _check_engine(engine)
-    given = [(k, p) for k, p in (("runs", runs), ("kernels", kernels), ("collectives", collectives), ("outcomes", outcomes)) if p]
+    given = [
+        (k, p)
+        for k, p in (("runs", runs), ("kernels", kernels), ("collectives", collectives), ("outcomes", outcomes))
+        if p
+    ]
     if len(given) > 1:
         raise InputProblem([_error(code="usage", message="give one of --runs, --kernels, --collectives, --outcomes")])
     name, path = given[0] if given else (kind, None)

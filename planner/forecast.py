@@ -56,7 +56,8 @@ def machine_for(*, scenario: Scenario, resolved: Resolved, gpus: int) -> Machine
     node = catalog.node(cluster.node)
     fabric = cluster.fabric
     network = network_of(
-        node=node, gpu=catalog.gpu(node.gpu),
+        node=node,
+        gpu=catalog.gpu(node.gpu),
         scaleout=getattr(fabric, "kind", None),
         node_bytes_per_s=getattr(fabric, "node_bytes_per_s", None),
         oversubscription=getattr(fabric, "oversubscription", None) or 1.0,
@@ -65,14 +66,19 @@ def machine_for(*, scenario: Scenario, resolved: Resolved, gpus: int) -> Machine
     return Machine(gpu=node.gpu, network=network, software=resolved.software, cuda_graph=resolved.cuda_graph)
 
 
-def resolve(*, scenario: Scenario, strategy: Strategy, gpus: int | None = None, global_batch: int | None = None) -> Resolved:
+def resolve(
+    *, scenario: Scenario, strategy: Strategy, gpus: int | None = None, global_batch: int | None = None
+) -> Resolved:
     """Close a strategy's open fields on the scenario's cluster, or on another number of its GPUs."""
     node = catalog.node(scenario.cluster.node)
     try:
         return resolve_strategy(
-            strategy=strategy, model=scenario.model_spec, gpus=gpus or scenario.gpus,
+            strategy=strategy,
+            model=scenario.model_spec,
+            gpus=gpus or scenario.gpus,
             global_batch=global_batch or scenario.training.global_batch_sequences,
-            sequence=scenario.training.sequence_length, capacity_bytes=catalog.gpu(node.gpu).mem_bytes,
+            sequence=scenario.training.sequence_length,
+            capacity_bytes=catalog.gpu(node.gpu).mem_bytes,
         )
     except ValueError as error:
         raise ForecastError(str(error)) from error
@@ -89,7 +95,9 @@ def band(*, value: float, sigma: float) -> dict[str, float]:
 
 
 @lru_cache(maxsize=4096)
-def step_on(*, scenario: Scenario, strategy: Strategy, gpus: int, global_batch: int, engine: str) -> tuple[Resolved, StepAnswer]:
+def step_on(
+    *, scenario: Scenario, strategy: Strategy, gpus: int, global_batch: int, engine: str
+) -> tuple[Resolved, StepAnswer]:
     """Layout and step of a strategy on a number of GPUs."""
     resolved = resolve(scenario=scenario, strategy=strategy, gpus=gpus, global_batch=global_batch)
     machine = machine_for(scenario=scenario, resolved=resolved, gpus=gpus)
@@ -145,15 +153,28 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
         reference, at = smallest
         efficiency = (answer.tokens_per_s / gpus) / (at.tokens_per_s / reference)
         lines.append(
-            Line("scaling_efficiency", efficiency, "1", "tokens/s/GPU over that of the smallest cluster where it fits",
-                 (f"reference_gpus={reference}", "tokens_per_s_per_gpu"), "assumed", "weak scaling: work per rank kept")
+            Line(
+                "scaling_efficiency",
+                efficiency,
+                "1",
+                "tokens/s/GPU over that of the smallest cluster where it fits",
+                (f"reference_gpus={reference}", "tokens_per_s_per_gpu"),
+                "assumed",
+                "weak scaling: work per rank kept",
+            )
         )
     outcome = run_and_bill(scenario=scenario, strategy=strategy, resolved=resolved, answer=answer, sigma=sigma)
     lines += outcome.lines
     document = _document(
-        scenario=scenario, name=name, resolved=resolved, answer=answer, sigma=sigma, outcome=outcome.document,
+        scenario=scenario,
+        name=name,
+        resolved=resolved,
+        answer=answer,
+        sigma=sigma,
+        outcome=outcome.document,
         scaling={"value": efficiency, "kind": "weak", "reference_gpus": smallest[0] if smallest else None},
-        lines=lines, warnings=outcome.warnings,
+        lines=lines,
+        warnings=outcome.warnings,
     )
     return Forecast(name, resolved, answer, tuple(lines), outcome.warnings, document)
 
@@ -169,31 +190,71 @@ def _step_lines(*, answer: StepAnswer, resolved: Resolved) -> list[Line]:
     label = worst_label(answer)
     source = f"kernel and collective tables; {answer.engine} engine; software {resolved.software.framework}"
     out = [
-        Line(f"breakdown_s.{k}", v, "s", "sum over operators of a step, mean over GPUs", ("workload", "cost"), label, source)
+        Line(
+            f"breakdown_s.{k}",
+            v,
+            "s",
+            "sum over operators of a step, mean over GPUs",
+            ("workload", "cost"),
+            label,
+            source,
+        )
         for k, v in answer.breakdown_s
     ]
     out.append(
-        Line("step_s.p50", answer.step_s, "s", "sum of breakdown_s", tuple(f"breakdown_s.{k}" for k, _ in answer.breakdown_s),
-             label, source)
+        Line(
+            "step_s.p50",
+            answer.step_s,
+            "s",
+            "sum of breakdown_s",
+            tuple(f"breakdown_s.{k}" for k, _ in answer.breakdown_s),
+            label,
+            source,
+        )
     )
     lay = resolved.layout
     out.append(
-        Line("tokens_per_s_per_gpu", answer.tokens_per_s / lay.gpus, "token/s",
-             "global_batch x sequence / step / GPUs", ("step_s.p50", f"global_batch={lay.global_batch}",
-             f"sequence={lay.sequence}", f"gpus={lay.gpus}"), label, source)
+        Line(
+            "tokens_per_s_per_gpu",
+            answer.tokens_per_s / lay.gpus,
+            "token/s",
+            "global_batch x sequence / step / GPUs",
+            ("step_s.p50", f"global_batch={lay.global_batch}", f"sequence={lay.sequence}", f"gpus={lay.gpus}"),
+            label,
+            source,
+        )
     )
     out.append(
-        Line("mfu", answer.model_flops_per_s_per_gpu / answer.peak_flops, "1",
-             "(6 N_active without input embedding + causal-halved attention) x tokens/s/GPU / dense peak",
-             ("tokens_per_s_per_gpu", f"peak_flops={answer.peak_flops:.4g}"), label, "arXiv 2204.02311 appendix B")
+        Line(
+            "mfu",
+            answer.model_flops_per_s_per_gpu / answer.peak_flops,
+            "1",
+            "(6 N_active without input embedding + causal-halved attention) x tokens/s/GPU / dense peak",
+            ("tokens_per_s_per_gpu", f"peak_flops={answer.peak_flops:.4g}"),
+            label,
+            "arXiv 2204.02311 appendix B",
+        )
     )
     m = answer.memory
     for key, value in (
-        ("weights", m.weights_bytes), ("gradients", m.gradients_bytes), ("optimizer", m.optimizer_bytes),
-        ("activations", m.activations_bytes), ("buffers", m.buffers_bytes), ("reserved", m.reserved_bytes),
+        ("weights", m.weights_bytes),
+        ("gradients", m.gradients_bytes),
+        ("optimizer", m.optimizer_bytes),
+        ("activations", m.activations_bytes),
+        ("buffers", m.buffers_bytes),
+        ("reserved", m.reserved_bytes),
     ):
-        out.append(Line(f"memory_gb.{key}", value / 1e9, "GB", "bytes on the fullest rank", ("layout", "model"),
-                        "assumed" if key == "reserved" else "published", "arXiv 2205.05198, 1910.02054"))
+        out.append(
+            Line(
+                f"memory_gb.{key}",
+                value / 1e9,
+                "GB",
+                "bytes on the fullest rank",
+                ("layout", "model"),
+                "assumed" if key == "reserved" else "published",
+                "arXiv 2205.05198, 1910.02054",
+            )
+        )
     return out
 
 
@@ -202,10 +263,17 @@ def memory_document(answer: StepAnswer) -> dict[str, float]:
     m = answer.memory
     gb = 1e9
     return {
-        "weights": m.weights_bytes / gb, "gradients": m.gradients_bytes / gb, "optimizer": m.optimizer_bytes / gb,
-        "activations": m.activations_bytes / gb, "buffers": m.buffers_bytes / gb, "reserved": m.reserved_bytes / gb,
-        "peak_load": m.peak_load_bytes / gb, "peak_first_step": m.peak_first_step_bytes / gb, "peak": m.peak_bytes / gb,
-        "capacity": answer.capacity_bytes / gb, "worst_rank": m.stage,
+        "weights": m.weights_bytes / gb,
+        "gradients": m.gradients_bytes / gb,
+        "optimizer": m.optimizer_bytes / gb,
+        "activations": m.activations_bytes / gb,
+        "buffers": m.buffers_bytes / gb,
+        "reserved": m.reserved_bytes / gb,
+        "peak_load": m.peak_load_bytes / gb,
+        "peak_first_step": m.peak_first_step_bytes / gb,
+        "peak": m.peak_bytes / gb,
+        "capacity": answer.capacity_bytes / gb,
+        "worst_rank": m.stage,
     }
 
 
@@ -213,9 +281,20 @@ def strategy_document(resolved: Resolved) -> dict[str, Any]:
     """The resolved strategy in the scenario's own keys."""
     lay: Layout = resolved.layout
     return {
-        "tp": lay.tp, "pp": lay.pp, "vpp": lay.vpp, "dp": lay.dp, "cp": lay.cp, "ep": lay.ep, "etp": lay.etp,
-        "sequence_parallel": lay.sequence_parallel, "zero_stage": lay.zero_stage, "micro_batch_sequences": lay.micro_batch,
-        "micro_batches": lay.micro_batches, "schedule": lay.schedule, "recompute": lay.recompute, "precision": lay.precision,
+        "tp": lay.tp,
+        "pp": lay.pp,
+        "vpp": lay.vpp,
+        "dp": lay.dp,
+        "cp": lay.cp,
+        "ep": lay.ep,
+        "etp": lay.etp,
+        "sequence_parallel": lay.sequence_parallel,
+        "zero_stage": lay.zero_stage,
+        "micro_batch_sequences": lay.micro_batch,
+        "micro_batches": lay.micro_batches,
+        "schedule": lay.schedule,
+        "recompute": lay.recompute,
+        "precision": lay.precision,
         "optimizer": lay.optimizer,
         "overlap": {"dp": resolved.software.dp_overlap, "tp": resolved.software.tp_overlap_frac},
         "framework": {"name": resolved.software.framework, "release": resolved.software.from_year},
@@ -224,8 +303,16 @@ def strategy_document(resolved: Resolved) -> dict[str, Any]:
 
 
 def _document(
-    *, scenario: Scenario, name: str, resolved: Resolved, answer: StepAnswer, sigma: float, outcome: Mapping[str, Any],
-    scaling: Mapping[str, Any], lines: list[Line], warnings: tuple[str, ...],
+    *,
+    scenario: Scenario,
+    name: str,
+    resolved: Resolved,
+    answer: StepAnswer,
+    sigma: float,
+    outcome: Mapping[str, Any],
+    scaling: Mapping[str, Any],
+    lines: list[Line],
+    warnings: tuple[str, ...],
 ) -> dict[str, Any]:
     lay = resolved.layout
     breakdown = dict(answer.breakdown_s)
@@ -260,8 +347,16 @@ def _document(
         "memory_over_gb": answer.memory_over_bytes / 1e9,
         **outcome,
         "provenance": [
-            {"id": x.id, "value": x.value, "unit": x.unit, "label": x.label, "source": x.source, "formula": x.formula,
-             "inputs": list(x.inputs)} for x in lines
+            {
+                "id": x.id,
+                "value": x.value,
+                "unit": x.unit,
+                "label": x.label,
+                "source": x.source,
+                "formula": x.formula,
+                "inputs": list(x.inputs),
+            }
+            for x in lines
         ],
         "label_share": dict(answer.label_share),
         "params": total_params(scenario.model_spec),

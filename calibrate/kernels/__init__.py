@@ -1,1 +1,1 @@
-"""TODO docstring."""
+"""Rooms are described in docs."""

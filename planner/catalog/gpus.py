@@ -7,7 +7,14 @@ from planner.catalog.tables import number, rows
 from planner.catalog.types import GpuSpec
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
-LINKS = {"NVLink1": "nvlink1", "NVLink2": "nvlink2", "NVLink3": "nvlink3", "NVLink4": "nvlink4", "NVLink5": "nvlink5", "xGMI": "xgmi"}
+LINKS = {
+    "NVLink1": "nvlink1",
+    "NVLink2": "nvlink2",
+    "NVLink3": "nvlink3",
+    "NVLink4": "nvlink4",
+    "NVLink5": "nvlink5",
+    "xGMI": "xgmi",
+}
 
 
 def _link(text: str) -> str:
@@ -25,7 +32,10 @@ def gpus() -> dict[str, GpuSpec]:
         link = _link(r["scaleup_link"])
         pcie = number(r, "pcie_gbs_per_dir", default=31.5) * 1e9
         out[r["gpu"]] = GpuSpec(
-            name=r["gpu"], vendor=r["vendor"], arch=r["arch"], year=int(number(r, "announced_year")),
+            name=r["gpu"],
+            vendor=r["vendor"],
+            arch=r["arch"],
+            year=int(number(r, "announced_year")),
             peak_flops={d: number(r, f"{d}_tflops") * 1e12 for d in DTYPES if r.get(f"{d}_tflops")},
             mem_bytes=number(r, "mem_bytes_usable", default=number(r, "mem_gb") * 1e9),
             mem_bytes_per_s=number(r, "mem_bw_gbs") * 1e9,
@@ -37,7 +47,8 @@ def gpus() -> dict[str, GpuSpec]:
             sm_count=int(number(r, "sm_count")),
             boost_clock_hz=number(r, "boost_clock_mhz") * 1e6,
             sustained_bf16_flops=number(r, "sustained_bf16_tflops") * 1e12 or None,
-            source=r["source"], provenance=r["provenance"],
+            source=r["source"],
+            provenance=r["provenance"],
             aliases=tuple(a for a in (r.get("aliases") or "").split("|") if a),
         )
     return out

@@ -7,15 +7,28 @@ from planner.catalog.tables import number, rows
 from planner.catalog.types import NodeSpec
 
 ALIASES = {
-    "DGX-A100": ("hgx-a100", "hgx-a100-80g"), "DGX-H100": (), "HGX-H100-OEM": ("hgx-h100",), "DGX-H200": ("hgx-h200",),
-    "DGX-B200": ("hgx-b200",), "DGX-B300": ("hgx-b300",), "ND96isr_MI300X_v5": ("mi300x-8",),
+    "DGX-A100": ("hgx-a100", "hgx-a100-80g"),
+    "DGX-H100": (),
+    "HGX-H100-OEM": ("hgx-h100",),
+    "DGX-H200": ("hgx-h200",),
+    "DGX-B200": ("hgx-b200",),
+    "DGX-B300": ("hgx-b300",),
+    "ND96isr_MI300X_v5": ("mi300x-8",),
 }
 
 
 def _fabric(text: str) -> str:
     lowered = text.lower()
-    for key, kind in (("efa", "efa"), ("tcpx", "tcpx"), ("roce", "roce"), ("ib", "ib"), ("gvnic", "ethernet"),
-                      ("ethernet", "ethernet"), ("opa", "opa"), ("none", "none")):
+    for key, kind in (
+        ("efa", "efa"),
+        ("tcpx", "tcpx"),
+        ("roce", "roce"),
+        ("ib", "ib"),
+        ("gvnic", "ethernet"),
+        ("ethernet", "ethernet"),
+        ("opa", "opa"),
+        ("none", "none"),
+    ):
         if key in lowered:
             # "IB NDR or RoCE": the first named is the one sold by default.
             return "ib" if key == "roce" and lowered.startswith("ib") else kind
@@ -32,11 +45,17 @@ def nodes() -> dict[str, NodeSpec]:
         name = r["node"].lower()
         count = int(number(r, "gpus_per_node"))
         out[name] = NodeSpec(
-            name=name, gpu=r["gpu"], gpus_per_node=count,
+            name=name,
+            gpu=r["gpu"],
+            gpus_per_node=count,
             scaleup_domain_gpus=int(number(r, "scaleup_domain_gpus", default=count)),
-            nic_count=int(number(r, "nic_count")), scaleout_bytes_per_s=number(r, "scaleout_gbps_per_node") / 8 * 1e9,
-            fabric=_fabric(r["fabric"]), max_power_w=number(r, "max_power_kw") * 1e3,
-            host_mem_bytes=number(r, "host_mem_gb") * 1e9, source=r["source"], notes=r["notes"],
+            nic_count=int(number(r, "nic_count")),
+            scaleout_bytes_per_s=number(r, "scaleout_gbps_per_node") / 8 * 1e9,
+            fabric=_fabric(r["fabric"]),
+            max_power_w=number(r, "max_power_kw") * 1e3,
+            host_mem_bytes=number(r, "host_mem_gb") * 1e9,
+            source=r["source"],
+            notes=r["notes"],
             aliases=ALIASES.get(r["node"], ()),
         )
     return out

@@ -16,8 +16,10 @@ def prices() -> tuple[Price, ...]:
         date = r["date"] if r.get("dated") == "yes" else None
         base = number(r, "per_gpu_hour_usd")
         for tenure, usd in (
-            ("on_demand", base), ("spot", number(r, "spot_hour_usd_median") / count),
-            ("reserved_1y", number(r, "commit_1y_hour_usd") / count), ("reserved_3y", number(r, "commit_3y_hour_usd") / count),
+            ("on_demand", base),
+            ("spot", number(r, "spot_hour_usd_median") / count),
+            ("reserved_1y", number(r, "commit_1y_hour_usd") / count),
+            ("reserved_3y", number(r, "commit_3y_hour_usd") / count),
         ):
             if usd > 0:
                 out.append(Price(r["provider"], r["instance"], gpu, r["region"], tenure, usd, date, r["source"]))
@@ -27,7 +29,11 @@ def prices() -> tuple[Price, ...]:
 @lru_cache(maxsize=256)
 def rental_price(*, gpu: str, tenure: str, provider: str | None = None) -> Price | None:
     """The median price of a part, from dated rows where there are any; None where no row exists."""
-    found = [p for p in prices() if p.gpu == gpu and p.tenure == tenure and (provider is None or p.provider.lower() == provider.lower())]
+    found = [
+        p
+        for p in prices()
+        if p.gpu == gpu and p.tenure == tenure and (provider is None or p.provider.lower() == provider.lower())
+    ]
     dated = [p for p in found if p.date]
     if dated:
         # Prices fall by a third a year: only rows within a year of the newest speak for today.

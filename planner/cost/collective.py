@@ -1,4 +1,5 @@
 """placeholder"""
+
 from planner.cost.types import Estimate, Group, Network
 
 
@@ -6,7 +7,14 @@ def collective_s(*, op: str, payload_bytes: float, group: Group, network: Networ
     n = group.size
     if n <= 1 or payload_bytes <= 0:
         return Estimate(0.0, "datasheet", 0.0, "")
-    f = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0, "broadcast": 1.0, "send_recv": 1.0}[op]
+    f = {
+        "all_reduce": 2.0,
+        "all_gather": 1.0,
+        "reduce_scatter": 1.0,
+        "all_to_all": 1.0,
+        "broadcast": 1.0,
+        "send_recv": 1.0,
+    }[op]
     d = group.per_domain
     frac = (lambda k: (k - 1) / k) if op != "send_recv" else (lambda k: 1.0 if k > 1 else 0.0)
     t = 0.0

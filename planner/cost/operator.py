@@ -93,12 +93,22 @@ def operator_s(*, op: Operator, layout: Layout, setting: Setting) -> Estimate:
         return matmul_s(gpu=setting.gpu, dtype=dtype, m=op.m, n=op.n, k=op.k, batch=op.batch, state=state)
     if op.kind == "grouped_matmul":
         dtype = _matmul_dtype(op=op, precision=layout.precision)
-        return grouped_matmul_s(gpu=setting.gpu, dtype=dtype, groups=op.groups, m_per_group=op.m, n=op.n, k=op.k, state=state)
+        return grouped_matmul_s(
+            gpu=setting.gpu, dtype=dtype, groups=op.groups, m_per_group=op.m, n=op.n, k=op.k, state=state
+        )
     if op.kind == "attention":
         return attention_s(
-            gpu=setting.gpu, dtype="bf16", batch=op.batch, heads=op.heads, kv_heads=op.kv_heads, seq_q=op.seq_q,
-            seq_kv=op.seq_kv, head_dim=op.head_dim, causal=op.causal,
-            direction="bwd" if op.backward_pass else "fwd", implementation=setting.attention,
+            gpu=setting.gpu,
+            dtype="bf16",
+            batch=op.batch,
+            heads=op.heads,
+            kv_heads=op.kv_heads,
+            seq_q=op.seq_q,
+            seq_kv=op.seq_kv,
+            head_dim=op.head_dim,
+            causal=op.causal,
+            direction="bwd" if op.backward_pass else "fwd",
+            implementation=setting.attention,
         )
     if op.kind == "memory":
         base = memory_bound_s(gpu=setting.gpu, nbytes=op.nbytes)
@@ -113,9 +123,9 @@ def operator_s(*, op: Operator, layout: Layout, setting: Setting) -> Estimate:
 def phase_cost(*, operators: tuple[Operator, ...], phase: str, layout: Layout, setting: Setting) -> PhaseCost:
     """Seconds by cause of all operators of a phase.
 
-    Tensor-parallel collectives are exposed except for the share the framework hides under its own matmuls; context-parallel
-    exchange hides under attention (ring) up to the attention time; expert all-to-all is exposed unless two micro-batches
-    are in flight.
+    Tensor-parallel collectives are exposed except for the share the framework hides under its own matmuls;
+    context-parallel exchange hides under attention (ring) up to the attention time; expert all-to-all is exposed
+    unless two micro-batches are in flight.
     """
     sums = dict.fromkeys(CAUSES, 0.0)
     host = flops = 0.0
@@ -125,8 +135,11 @@ def phase_cost(*, operators: tuple[Operator, ...], phase: str, layout: Layout, s
             continue
         estimate = operator_s(op=op, layout=layout, setting=setting)
         cause = {
-            "matmul": "compute_matmul", "grouped_matmul": "compute_matmul", "attention": "compute_attention",
-            "memory": "compute_memory_bound", "collective": op.axis,
+            "matmul": "compute_matmul",
+            "grouped_matmul": "compute_matmul",
+            "attention": "compute_attention",
+            "memory": "compute_memory_bound",
+            "collective": op.axis,
         }[op.kind]
         sums[cause] += estimate.seconds
         labels[estimate.label] = labels.get(estimate.label, 0.0) + estimate.seconds

@@ -5,8 +5,14 @@ from planner.cost.types import Group, Network
 from planner.workload.layout import Layout
 
 
-def network_of(*, node: NodeSpec, gpu: GpuSpec, scaleout: str | None = None, node_bytes_per_s: float | None = None,
-               oversubscription: float = 1.0) -> Network:
+def network_of(
+    *,
+    node: NodeSpec,
+    gpu: GpuSpec,
+    scaleout: str | None = None,
+    node_bytes_per_s: float | None = None,
+    oversubscription: float = 1.0,
+) -> Network:
     """The network of a cluster of `node`, with a fabric override where the scenario names one."""
     return Network(
         scaleup=gpu.scaleup_link,

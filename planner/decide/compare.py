@@ -1,4 +1,4 @@
-"""Strategies of one scenario side by side: differences with their cause, a decision table, a verdict and what flips it."""
+"""Strategies of one scenario side by side: differences with cause, decision table, verdict and what flips it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,7 +102,9 @@ def _why(*, a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
     return ", ".join(f"{k} {'+' if d >= 0 else ''}{d:.3g} s" for d, k in moves)
 
 
-def _verdict(*, scenario: Scenario, docs: Mapping[str, Mapping[str, Any]], names: list[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _verdict(
+    *, scenario: Scenario, docs: Mapping[str, Mapping[str, Any]], names: list[str]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     feasible = [n for n in names if docs[n]["feasible"]]
     if not feasible:
         short = {n: f"needs {docs[n]['memory_over_gb']:.1f} GB more on the fullest rank" for n in names}
@@ -119,29 +121,48 @@ def _verdict(*, scenario: Scenario, docs: Mapping[str, Mapping[str, Any]], names
         saved = docs[other]["cost_usd_total"]["p50"] - docs[best]["cost_usd_total"]["p50"]
         days = docs[other]["days"]["p50"] - docs[best]["days"]["p50"]
         reasons.append(
-            f"{best} costs {saved:,.0f} USD less than {other} and ends {abs(days):.1f} days {'earlier' if days >= 0 else 'later'}"
+            f"{best} costs {saved:,.0f} USD less than {other} and ends {abs(days):.1f} days "
+            + ("earlier" if days >= 0 else "later")
         )
-        overlap = docs[best]["step_s"]["p90"] > docs[other]["step_s"]["p10"] and docs[best]["step_s"]["p10"] < docs[other]["step_s"]["p90"]
+        overlap = (
+            docs[best]["step_s"]["p90"] > docs[other]["step_s"]["p10"]
+            and docs[best]["step_s"]["p10"] < docs[other]["step_s"]["p90"]
+        )
         if overlap:
             reasons.append("the two P10-P90 bands of the step overlap: treat this as likely, not sure")
     if fastest != best:
         reasons.append(f"{fastest} is the faster one")
-    return {"choice": best, "fastest": fastest, "reasons": reasons}, _flips(docs=docs, names=names, best=best, feasible=feasible)
+    return {"choice": best, "fastest": fastest, "reasons": reasons}, _flips(
+        docs=docs, names=names, best=best, feasible=feasible
+    )
 
 
-def _flips(*, docs: Mapping[str, Mapping[str, Any]], names: list[str], best: str, feasible: list[str]) -> list[dict[str, Any]]:
+def _flips(
+    *, docs: Mapping[str, Mapping[str, Any]], names: list[str], best: str, feasible: list[str]
+) -> list[dict[str, Any]]:
     """At which value of an input the cheaper strategy changes, all else equal."""
     out: list[dict[str, Any]] = []
     for other in feasible:
         if other == best:
             continue
         a, b = docs[best], docs[other]
-        saved_compute = (b["cost_usd_total"]["p50"] - b["cost_usd"]["people"]) - (a["cost_usd_total"]["p50"] - a["cost_usd"]["people"])
+        saved_compute = (b["cost_usd_total"]["p50"] - b["cost_usd"]["people"]) - (
+            a["cost_usd_total"]["p50"] - a["cost_usd"]["people"]
+        )
         extra_people = a["cost_usd"]["people"] - b["cost_usd"]["people"]
         if saved_compute > 0 and extra_people > 0:
-            out.append({"input": f"tokens trained (share of the plan) below which {other} is cheaper", "value": extra_people / saved_compute})
-            out.append({"input": f"labour of {best} (USD) above which {other} is cheaper",
-                        "value": a["cost_usd"]["people"] + saved_compute - extra_people})
+            out.append(
+                {
+                    "input": f"tokens trained (share of the plan) below which {other} is cheaper",
+                    "value": extra_people / saved_compute,
+                }
+            )
+            out.append(
+                {
+                    "input": f"labour of {best} (USD) above which {other} is cheaper",
+                    "value": a["cost_usd"]["people"] + saved_compute - extra_people,
+                }
+            )
         gain = b["step_s"]["p50"] / a["step_s"]["p50"]
         out.append({"input": f"step time of {best} (factor on forecast) at which {other} is as fast", "value": gain})
     return out

@@ -12,6 +12,6 @@ def price_warnings(*, day: str | None, today: date, what: str) -> tuple[str, ...
     parts = [int(x) for x in day.split("-") if x.isdigit()]
     if not parts:
         return (f"{what} carries no readable date ({day})",)
-    year, month, at = (parts + [6, 15])[:3] if len(parts) == 1 else (parts + [15])[:3]
+    year, month, at = [*parts, 6, 15][:3] if len(parts) == 1 else [*parts, 15][:3]
     age = (today - date(year, month, at)).days
     return (f"{what} is {age} days old ({day})",) if age > STALE_DAYS else ()

@@ -1,1 +1,1 @@
-"""TODO docstring."""
+"""The calibration profile: schema, and surfaces derived on reading."""

@@ -22,8 +22,15 @@ def print_accuracy(*, document: Mapping[str, Any], console: Console) -> None:
             continue
         base = g["baseline"]["mape_pct"] if g["baseline"] else None
         table.add_row(
-            g["group"], g["trust"], str(g["n_configs"]), _pct(z["mape_pct"]), _pct(z["median_ape_pct"]), _pct(z["bias_pct"]),
-            _pct(z["worst_pct"]), _pct(100 * z["coverage_frac"]), _pct(base),
+            g["group"],
+            g["trust"],
+            str(g["n_configs"]),
+            _pct(z["mape_pct"]),
+            _pct(z["median_ape_pct"]),
+            _pct(z["bias_pct"]),
+            _pct(z["worst_pct"]),
+            _pct(100 * z["coverage_frac"]),
+            _pct(base),
         )
     console.print(table)
     s = document["summary"]
@@ -43,7 +50,8 @@ def markdown_table(document: Mapping[str, Any]) -> str:
         if z:
             base = g["baseline"]["mape_pct"] if g["baseline"] else None
             lines.append(
-                f"| {g['group'].replace(' | ', ', ')} | {g['n_configs']} | {_pct(z['mape_pct'])} | {_pct(z['median_ape_pct'])} | "
+                f"| {g['group'].replace(' | ', ', ')} | {g['n_configs']} | {_pct(z['mape_pct'])} | "
+                f"{_pct(z['median_ape_pct'])} | "
                 f"{_pct(z['bias_pct'])} | {_pct(100 * z['coverage_frac'])} | {_pct(base)} |"
             )
     return "\n".join(lines)

@@ -10,14 +10,29 @@ from planner.decide.compare import Comparison
 from planner.report.units import days, dollars, gigabytes, percent, seconds, whole
 
 BREAKDOWN_WORDS = {
-    "compute_matmul": "matrix products", "compute_attention": "attention", "compute_memory_bound": "memory-bound kernels",
-    "launch_gap": "launch gap (host)", "exposed_tp": "tensor-parallel wait", "exposed_pp": "pipeline transfer wait",
-    "exposed_dp": "data-parallel wait", "exposed_cp": "context-parallel wait", "exposed_ep": "expert-parallel wait",
-    "bubble": "pipeline bubble", "optimizer": "optimizer", "straggler": "stragglers", "other": "other",
+    "compute_matmul": "matrix products",
+    "compute_attention": "attention",
+    "compute_memory_bound": "memory-bound kernels",
+    "launch_gap": "launch gap (host)",
+    "exposed_tp": "tensor-parallel wait",
+    "exposed_pp": "pipeline transfer wait",
+    "exposed_dp": "data-parallel wait",
+    "exposed_cp": "context-parallel wait",
+    "exposed_ep": "expert-parallel wait",
+    "bubble": "pipeline bubble",
+    "optimizer": "optimizer",
+    "straggler": "stragglers",
+    "other": "other",
 }
 MEMORY_WORDS = {
-    "weights": "weights", "gradients": "gradients", "optimizer": "optimizer states", "activations": "activations",
-    "buffers": "logits and buffers", "reserved": "context and reserve", "peak": "allocated peak", "capacity": "capacity",
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimizer": "optimizer states",
+    "activations": "activations",
+    "buffers": "logits and buffers",
+    "reserved": "context and reserve",
+    "peak": "allocated peak",
+    "capacity": "capacity",
 }
 
 
@@ -40,11 +55,20 @@ def _rows(docs: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
         line("layout", lambda d: layout_text(d["strategy"])),
         line("software", lambda d: f"{d['strategy']['framework']['name']} {d['strategy']['framework']['release']}"),
         line("fits", lambda d: "yes" if d["fits"] else f"NO, {gigabytes(d['memory_over_gb'])} over"),
-        line("step time P50 (P10-P90)", lambda d: f"{seconds(d['step_s']['p50'])} ({seconds(d['step_s']['p10'])}-{seconds(d['step_s']['p90'])})"),
+        line(
+            "step time P50 (P10-P90)",
+            lambda d: f"{seconds(d['step_s']['p50'])} ({seconds(d['step_s']['p10'])}-{seconds(d['step_s']['p90'])})",
+        ),
         line("tokens/s/GPU", lambda d: whole(d["tokens_per_s_per_gpu"])),
         line("MFU / HFU", lambda d: f"{percent(d['mfu'])} / {percent(d['hfu'])}"),
-        line("scaling efficiency", lambda d: "-" if d["scaling_efficiency"]["value"] is None else
-             f"{percent(d['scaling_efficiency']['value'])} of {d['scaling_efficiency']['reference_gpus']} GPUs"),
+        line(
+            "scaling efficiency",
+            lambda d: (
+                "-"
+                if d["scaling_efficiency"]["value"] is None
+                else f"{percent(d['scaling_efficiency']['value'])} of {d['scaling_efficiency']['reference_gpus']} GPUs"
+            ),
+        ),
         line("exposed communication", lambda d: percent(d["utilization"]["comm_wait_frac"])),
         line("bubble", lambda d: percent(d["breakdown_s"]["bubble"] / d["step_s"]["p50"])),
     ]
@@ -57,13 +81,22 @@ def _run_rows(docs: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, list[str
 
     return [
         line("days ideal", lambda d: days(d["days_ideal"])),
-        line("days P50 (P10-P90)", lambda d: f"{days(d['days']['p50'])} ({days(d['days']['p10'])}-{days(d['days']['p90'])})"),
+        line(
+            "days P50 (P10-P90)",
+            lambda d: f"{days(d['days']['p50'])} ({days(d['days']['p10'])}-{days(d['days']['p90'])})",
+        ),
         line("goodput", lambda d: percent(d["goodput"])),
         line("GPU-hours", lambda d: whole(d["gpu_hours"])),
         line("energy", lambda d: f"{whole(d['energy_kwh'])} kWh"),
         line("compute", lambda d: dollars(d["cost_usd"]["compute"])),
         line("people", lambda d: dollars(d["cost_usd"]["people"])),
-        line("total P50 (P10-P90)", lambda d: f"{dollars(d['cost_usd_total']['p50'])} ({dollars(d['cost_usd_total']['p10'])}-{dollars(d['cost_usd_total']['p90'])})"),
+        line(
+            "total P50 (P10-P90)",
+            lambda d: (
+                f"{dollars(d['cost_usd_total']['p50'])} "
+                f"({dollars(d['cost_usd_total']['p10'])}-{dollars(d['cost_usd_total']['p90'])})"
+            ),
+        ),
     ]
 
 
@@ -82,7 +115,15 @@ def _shares(docs: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, list[str]]
     for key, words in BREAKDOWN_WORDS.items():
         values = [d["breakdown_s"][key] for d in docs.values()]
         if any(abs(v) > 1e-9 for v in values):
-            rows.append((words, [f"{seconds(v)}  {percent(v / d['step_s']['p50']):>6}" for v, d in zip(values, docs.values(), strict=True)]))
+            rows.append(
+                (
+                    words,
+                    [
+                        f"{seconds(v)}  {percent(v / d['step_s']['p50']):>6}"
+                        for v, d in zip(values, docs.values(), strict=True)
+                    ],
+                )
+            )
     return rows
 
 

@@ -93,11 +93,15 @@ def _read_yaml(*, text: str, file: str) -> Any:
         raise ScenarioError([Issue("duplicate_key", file, line, key, f"key {key!r} is given twice")]) from error
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise ScenarioError([Issue("yaml", file, line, "", str(error.problem or error.context or "not YAML"))]) from error
+        raise ScenarioError(
+            [Issue("yaml", file, line, "", str(error.problem or error.context or "not YAML"))]
+        ) from error
     except (YAMLError, RecursionError, ValueError) as error:
         raise ScenarioError([Issue("yaml", file, None, "", f"not YAML: {type(error).__name__}")]) from error
     if not isinstance(data, Mapping):
-        raise ScenarioError([Issue("yaml", file, 1, "", "a scenario is a mapping of keys; model, cluster and training are needed")])
+        raise ScenarioError(
+            [Issue("yaml", file, 1, "", "a scenario is a mapping of keys; model, cluster and training are needed")]
+        )
     return data
 
 
@@ -135,8 +139,12 @@ def _meaningful(error: ValidationError) -> list[Any]:
     out = []
     for e in rows:
         loc = e["loc"]
-        if loc and loc[0] == "model" and len(loc) > 1 and loc[1] == "str" and any(
-            r["loc"][:2] == ("model", "InlineModel") and r["type"] != "model_type" for r in rows
+        if (
+            loc
+            and loc[0] == "model"
+            and len(loc) > 1
+            and loc[1] == "str"
+            and any(r["loc"][:2] == ("model", "InlineModel") and r["type"] != "model_type" for r in rows)
         ):
             continue
         if "model" in loc[:1] and len(loc) > 1 and loc[1] == "InlineModel" and e["type"] == "model_type":
@@ -149,7 +157,13 @@ def _meaningful(error: ValidationError) -> list[Any]:
 
 def _clean(loc: tuple[Any, ...]) -> tuple[Any, ...]:
     """A location without pydantic's union branch names."""
-    return tuple(x for x in loc if not (isinstance(x, str) and (x in {"Strategy", "InlineModel", "str"} or x.startswith(("literal[", "function-")))))
+    return tuple(
+        x
+        for x in loc
+        if not (
+            isinstance(x, str) and (x in {"Strategy", "InlineModel", "str"} or x.startswith(("literal[", "function-")))
+        )
+    )
 
 
 def _line(data: Any, loc: tuple[Any, ...]) -> int | None:
@@ -222,7 +236,9 @@ def _name_issues(*, data: Any, file: str) -> list[Issue]:
         try:
             catalog.node(cluster["node"])
         except CatalogError as error:
-            out.append(Issue("unknown_name", file, _line(data, ("cluster", "node")), "cluster.node", str(error), error.nearest))
+            out.append(
+                Issue("unknown_name", file, _line(data, ("cluster", "node")), "cluster.node", str(error), error.nearest)
+            )
     name = data.get("model")
     if isinstance(name, str):
         try:
@@ -256,8 +272,14 @@ def _layout_issues(*, data: Any, file: str, scenario: Scenario | None) -> list[I
     from planner.scenario.training import Training
 
     try:
-        model = scenario.model_spec if scenario else (
-            _spec(data["model"]) if isinstance(data.get("model"), str) else InlineModel.model_validate(_plain(data.get("model"))).spec()
+        model = (
+            scenario.model_spec
+            if scenario
+            else (
+                _spec(data["model"])
+                if isinstance(data.get("model"), str)
+                else InlineModel.model_validate(_plain(data.get("model"))).spec()
+            )
         )
     except (CatalogError, ValidationError, ValueError, OSError):
         model = None
@@ -277,7 +299,9 @@ def _layout_issues(*, data: Any, file: str, scenario: Scenario | None) -> list[I
         if strategy is None:
             continue
         for key, message in layout_problems(
-            strategy=strategy, model=model, gpus=gpus,
+            strategy=strategy,
+            model=model,
+            gpus=gpus,
             global_batch=training.global_batch_sequences if training else None,
             sequence=training.sequence_length if training else None,
         ):
@@ -290,4 +314,5 @@ def _lenient(value: Any) -> Strategy | None:
     """A strategy without its unknown keys, so that a spelling error does not hide a layout error."""
     if not isinstance(value, Mapping):
         return None
-    return _part(Strategy, {k: v for k, v in value.items() if k in Strategy.model_fields})
+    found: Strategy | None = _part(Strategy, {k: v for k, v in value.items() if k in Strategy.model_fields})
+    return found

@@ -18,7 +18,7 @@ from planner.scenario.run import Run
 from planner.scenario.strategy import Strategy
 from planner.scenario.training import Training
 
-STACK = {"stack": Strategy(preset="stack")}
+STACK: dict[str, "Strategy | Literal['auto']"] = {"stack": Strategy(preset="stack")}
 
 
 class Scenario(Block):

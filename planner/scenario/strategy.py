@@ -62,7 +62,9 @@ class Strategy(Block):
     """Pipeline schedule; null = interleaved when vpp > 1, else 1f1b."""
     recompute: Literal["none", "selective", "full"] | None = None
     """Activation recompute; null = the least that fits."""
-    precision: Literal["fp32", "tf32", "fp16", "bf16", "amp", "fp8", "fp8_rowwise", "fp8_block", "mxfp8", "nvfp4"] | None = None
+    precision: (
+        Literal["fp32", "tf32", "fp16", "bf16", "amp", "fp8", "fp8_rowwise", "fp8_block", "mxfp8", "nvfp4"] | None
+    ) = None
     """dtype of the matmuls; null = bf16."""
     optimizer: Literal["adamw", "adamw_fused", "adamw_foreach", "adamw_loop", "sgd"] | None = None
     """Optimizer; null = adamw with fp32 master weights."""

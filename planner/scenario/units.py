@@ -5,7 +5,17 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-DURATIONS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0, "w": 604800.0}
+DURATIONS = {
+    "s": 1.0,
+    "sec": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+    "days": 86400.0,
+    "w": 604800.0,
+}
 COUNTS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}
 RATES = {"gb/s": 1e9, "mb/s": 1e6, "tb/s": 1e12, "gbit/s": 1e9 / 8, "gbps": 1e9 / 8, "gib/s": 2.0**30}
 _TEXT = re.compile(r"^\s*([-+]?[0-9][0-9_]*\.?[0-9]*(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]*)\s*$")

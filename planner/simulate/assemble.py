@@ -14,11 +14,26 @@ from planner.workload.memory import RankMemory, worst_rank
 from planner.workload.params import model_flops_per_token
 
 BREAKDOWN = (
-    "compute_matmul", "compute_attention", "compute_memory_bound", "launch_gap", "exposed_tp", "exposed_pp",
-    "exposed_dp", "exposed_cp", "exposed_ep", "bubble", "optimizer", "straggler", "other",
+    "compute_matmul",
+    "compute_attention",
+    "compute_memory_bound",
+    "launch_gap",
+    "exposed_tp",
+    "exposed_pp",
+    "exposed_dp",
+    "exposed_cp",
+    "exposed_ep",
+    "bubble",
+    "optimizer",
+    "straggler",
+    "other",
 )
 PEAK_DTYPE = {
-    "amp": "bf16", "fp8_rowwise": "fp8", "fp8_block": "fp8", "mxfp8": "fp8", "nvfp4": "fp4",
+    "amp": "bf16",
+    "fp8_rowwise": "fp8",
+    "fp8_block": "fp8",
+    "mxfp8": "fp8",
+    "nvfp4": "fp4",
 }
 
 
@@ -67,8 +82,20 @@ def _sums(*, durations: Durations, m: int, p: int) -> dict[str, float]:
     """Seconds per GPU (mean over stages) by cause over all micro-batches."""
     pieces: list[tuple[Piece, float]] = [*durations.layers, (durations.head, 1.0), (durations.embedding, 1.0)]
     out = dict.fromkeys(
-        ("compute_matmul", "compute_attention", "compute_memory_bound", "launch_gap", "exposed_tp", "exposed_cp",
-         "exposed_ep", "tp_link", "cp_link", "ep_link", "flops"), 0.0,
+        (
+            "compute_matmul",
+            "compute_attention",
+            "compute_memory_bound",
+            "launch_gap",
+            "exposed_tp",
+            "exposed_cp",
+            "exposed_ep",
+            "tp_link",
+            "cp_link",
+            "ep_link",
+            "flops",
+        ),
+        0.0,
     )
     for piece, count in pieces:
         for cost in (piece.forward, piece.recompute, piece.backward):
@@ -105,9 +132,8 @@ def forecast_step(
 ) -> StepAnswer:
     """Time, breakdown, utilization and memory of one step.
 
-    Args:
-        engine: `fast` (recurrence) or `events` (SimPy); both evaluate the same plan.
-        capacity_bytes: board memory where it differs from the catalogue part.
+    `engine` is `fast` (recurrence) or `events` (SimPy); both evaluate the same plan. `capacity_bytes` is the board's
+    memory where it differs from the catalogue part.
     """
     durations = build(model=model, layout=layout, machine=machine)
     result: StepResult = step_events(durations.plan) if engine == "events" else step_fast(durations.plan)
@@ -126,8 +152,11 @@ def forecast_step(
     full = model_flops_per_token(model=model, sequence=layout.sequence, causal=False)
     compute = parts["compute_matmul"] + parts["compute_attention"] + parts["compute_memory_bound"] + parts["optimizer"]
     links = {
-        "tp": sums["tp_link"], "cp": sums["cp_link"], "ep": sums["ep_link"],
-        "dp": max(result.dp_link_busy_s), "pp": max(result.pp_link_busy_s),
+        "tp": sums["tp_link"],
+        "cp": sums["cp_link"],
+        "ep": sums["ep_link"],
+        "dp": max(result.dp_link_busy_s),
+        "pp": max(result.pp_link_busy_s),
     }
     return StepAnswer(
         step_s=result.step_s,

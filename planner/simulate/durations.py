@@ -163,20 +163,33 @@ def _fsdp_blocks(
             nbytes=params * layout.gradient_bytes, op="reduce_scatter", axis="shard", layout=layout, machine=machine
         )
         if expert_params:
-            gather += _exchange_s(nbytes=expert_params * 2.0, op="all_gather", axis="expert_dp", layout=layout, machine=machine)
+            gather += _exchange_s(
+                nbytes=expert_params * 2.0, op="all_gather", axis="expert_dp", layout=layout, machine=machine
+            )
             reduce += _exchange_s(
-                nbytes=expert_params * layout.gradient_bytes, op="reduce_scatter", axis="expert_dp", layout=layout, machine=machine
+                nbytes=expert_params * layout.gradient_bytes,
+                op="reduce_scatter",
+                axis="expert_dp",
+                layout=layout,
+                machine=machine,
             )
         if sharing > 1:
             # Hybrid sharding: the shard's gradient is all-reduced over its replicas.
             reduce += _exchange_s(
-                nbytes=params * layout.gradient_bytes / layout.sharded_over, op="all_reduce", axis="dp", layout=layout, machine=machine
+                nbytes=params * layout.gradient_bytes / layout.sharded_over,
+                op="all_reduce",
+                axis="dp",
+                layout=layout,
+                machine=machine,
             )
         return FsdpBlock(forward_s=piece.forward_s, backward_s=piece.backward_s, gather_s=gather, reduce_s=reduce)
 
     if first:
         blocks.append(
-            block(piece=embedding_piece(model=model, layout=layout, machine=machine), params=model.vocab * model.hidden / layout.tp)
+            block(
+                piece=embedding_piece(model=model, layout=layout, machine=machine),
+                params=model.vocab * model.hidden / layout.tp,
+            )
         )
     for moe, n in ((False, cell[0]), (True, cell[1])):
         if not n:
@@ -198,7 +211,9 @@ def optimizer_step_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> t
     owned_by = layout.sharded_over if layout.zero_stage >= 1 else 1
     for stage in range(layout.pp):
         dense, experts = stage_params(model=model, layout=layout, stage=stage)
-        expert_ranks = max(1.0, layout.dp * layout.cp * layout.tp / (layout.ep * layout.etp)) if layout.zero_stage else 1.0
+        expert_ranks = (
+            max(1.0, layout.dp * layout.cp * layout.tp / (layout.ep * layout.etp)) if layout.zero_stage else 1.0
+        )
         owned = dense / owned_by + experts / min(expert_ranks, owned_by)
         seconds = optimizer_s(
             gpu=machine.gpu, params=owned, bytes_per_param=machine.software.optimizer_bytes_per_param
@@ -220,7 +235,9 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
     optimizer = optimizer_step_s(model=model, layout=layout, machine=machine)
     for stage in range(layout.pp):
         rows: list[list[float]] = [[], [], []]
-        stage_buckets, stage_gathers, stage_fsdp = [], [], []
+        stage_buckets: list[tuple[float, ...]] = []
+        stage_gathers: list[float] = []
+        stage_fsdp: list[tuple[FsdpBlock, ...]] = []
         for chunk in range(layout.vpp):
             n_dense, n_moe = cells[stage][chunk]
             first, last = stage == 0 and chunk == 0, stage == layout.pp - 1 and chunk == layout.vpp - 1
@@ -231,15 +248,21 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
             w = b / 2 if split else 0.0
             for row, value in zip(rows, (f, b - w, w), strict=True):
                 row.append(value)
-            p_dense, p_experts = _chunk_params(model=model, layout=layout, cell=(n_dense, n_moe), first=first, last=last)
+            p_dense, p_experts = _chunk_params(
+                model=model, layout=layout, cell=(n_dense, n_moe), first=first, last=last
+            )
             if layout.zero_stage >= 3:
                 stage_buckets.append(())
                 stage_gathers.append(0.0)
                 stage_fsdp.append(
-                    _fsdp_blocks(model=model, layout=layout, machine=machine, cell=(n_dense, n_moe), first=first, last=last)
+                    _fsdp_blocks(
+                        model=model, layout=layout, machine=machine, cell=(n_dense, n_moe), first=first, last=last
+                    )
                 )
             else:
-                stage_buckets.append(_gradient_buckets(dense=p_dense, experts=p_experts, layout=layout, machine=machine))
+                stage_buckets.append(
+                    _gradient_buckets(dense=p_dense, experts=p_experts, layout=layout, machine=machine)
+                )
                 stage_gathers.append(_param_gather_s(dense=p_dense, experts=p_experts, layout=layout, machine=machine))
         forward.append(tuple(rows[0]))
         backward.append(tuple(rows[1]))
@@ -274,7 +297,9 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
     return Durations(plan, layers, head, embedding, link, max(optimizer))
 
 
-def _chunk_params(*, model: ModelSpec, layout: Layout, cell: tuple[int, int], first: bool, last: bool) -> tuple[float, float]:
+def _chunk_params(
+    *, model: ModelSpec, layout: Layout, cell: tuple[int, int], first: bool, last: bool
+) -> tuple[float, float]:
     d, e = layer_params(model=model, moe=False), layer_params(model=model, moe=True) if model.moe_experts else None
     dense = cell[0] * ((d.attention + d.mlp) / layout.tp + d.replicated)
     experts = 0.0
@@ -303,13 +328,24 @@ def _tail_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> float:
     return 2 * _exchange_s(nbytes=nbytes, op="send_recv", axis="pp", layout=layout, machine=machine)
 
 
-def machine_of(*, node: str, software: Software, scaleout: str | None = None, node_bytes_per_s: float | None = None,
-               oversubscription: float = 1.0, cuda_graph: bool = False) -> Machine:
+def machine_of(
+    *,
+    node: str,
+    software: Software,
+    scaleout: str | None = None,
+    node_bytes_per_s: float | None = None,
+    oversubscription: float = 1.0,
+    cuda_graph: bool = False,
+) -> Machine:
     """The machine of a named node type."""
     from planner.cost.topology import network_of
 
     spec = catalog.node(node)
     network = network_of(
-        node=spec, gpu=catalog.gpu(spec.gpu), scaleout=scaleout, node_bytes_per_s=node_bytes_per_s, oversubscription=oversubscription
+        node=spec,
+        gpu=catalog.gpu(spec.gpu),
+        scaleout=scaleout,
+        node_bytes_per_s=node_bytes_per_s,
+        oversubscription=oversubscription,
     )
     return Machine(gpu=spec.gpu, network=network, software=software, cuda_graph=cuda_graph)

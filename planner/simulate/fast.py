@@ -313,9 +313,7 @@ def _exchange(*, plan: StepPlan, graph: _Graph, times: _Times, free: list[float]
 
 def step_fast(plan: StepPlan) -> StepResult:
     """Seconds of one step, and where each stage spends them."""
-    graph = _graph(
-        schedule=plan.schedule, stages=plan.stages, micro_batches=plan.micro_batches, chunks=plan.chunks
-    )
+    graph = _graph(schedule=plan.schedule, stages=plan.stages, micro_batches=plan.micro_batches, chunks=plan.chunks)
     times = (_run if plan.fsdp is None else _run_sharded)(plan=plan, graph=graph)
     exposed_dp, exposed_pp = _exposed(plan=plan, graph=graph, times=times)
     last = [row[-1] for row in graph.position]

@@ -122,9 +122,7 @@ class StepPlan:
 
     def order(self) -> tuple[tuple[Task, ...], ...]:
         """Tasks of each stage."""
-        return order(
-            schedule=self.schedule, stages=self.stages, micro_batches=self.micro_batches, chunks=self.chunks
-        )
+        return order(schedule=self.schedule, stages=self.stages, micro_batches=self.micro_batches, chunks=self.chunks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""TODO docstring."""
+"""Pages of the dashboard."""

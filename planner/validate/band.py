@@ -1,7 +1,7 @@
 """How wide the P10-P90 band of a step forecast is, by stratum.
 
-One standard deviation of log(predicted / measured), taken from packaged public rows grouped by what drives the error; each
-stratum's figure is the scale whose +-1.28 sigma band covers 80 % of the rows of *other* sources (see `fit_band`).
+One standard deviation of log(predicted / measured), taken from packaged public rows grouped by what drives the error;
+each stratum's figure is the scale whose +-1.28 sigma band covers 80 % of the rows of *other* sources (see `fit_band`).
 """
 
 import math

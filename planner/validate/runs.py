@@ -33,7 +33,7 @@ def config_hash(row: Row) -> str:
 
 
 def group_of(row: Row) -> str:
-    """source | gpu | 1-node or multi-node."""
+    """Source | gpu | 1-node or multi-node."""
     gpus, per_node = number(row, "n_gpus") or 0, number(row, "gpus_per_node") or 8
     return f"{row.get('source')} | {row.get('gpu')} | {'1-node' if gpus <= per_node else 'multi-node'}"
 
@@ -62,7 +62,9 @@ def _measured_mfu(row: Row) -> float | None:
     from planner.workload.params import model_flops_per_token
 
     layout = setup.layout
-    per_gpu = layout.global_batch * layout.sequence / layout.gpus / measured if row["metric"] == "step_time_s" else measured
+    per_gpu = (
+        layout.global_batch * layout.sequence / layout.gpus / measured if row["metric"] == "step_time_s" else measured
+    )
     flops = model_flops_per_token(model=setup.model, sequence=layout.sequence) * per_gpu
     return flops / peak_flops(gpu=setup.machine.gpu, precision=layout.precision)
 
@@ -83,16 +85,32 @@ def _baseline(*, row: Row, setup: Setup, answer: StepAnswer) -> float | None:
 @lru_cache(maxsize=8192)
 def _answer(setup: Setup, engine: str) -> StepAnswer:
     return forecast_step(
-        model=setup.model, layout=setup.layout, machine=setup.machine, engine=engine, capacity_bytes=setup.capacity_bytes
+        model=setup.model,
+        layout=setup.layout,
+        machine=setup.machine,
+        engine=engine,
+        capacity_bytes=setup.capacity_bytes,
     )
 
 
 def _blank(*, index: int, row: Row, skipped: str | None) -> dict[str, Any]:
     return {
-        "row": index, "id": row.get("id") or None, "source": row.get("source") or "", "config": config_hash(row),
-        "group": group_of(row), "metric": row.get("metric") or "", "unit": row.get("unit") or "",
-        "measured": number(row, "measured"), "skipped": skipped, "zero_shot": None, "site": None, "baseline": None,
-        "fits": None, "memory_over_gb": None, "assumed": [], "flags": [],
+        "row": index,
+        "id": row.get("id") or None,
+        "source": row.get("source") or "",
+        "config": config_hash(row),
+        "group": group_of(row),
+        "metric": row.get("metric") or "",
+        "unit": row.get("unit") or "",
+        "measured": number(row, "measured"),
+        "skipped": skipped,
+        "zero_shot": None,
+        "site": None,
+        "baseline": None,
+        "fits": None,
+        "memory_over_gb": None,
+        "assumed": [],
+        "flags": [],
     }
 
 
@@ -115,8 +133,12 @@ def validate_row(*, index: int, row: Row, engine: str = "fast") -> dict[str, Any
     measured = out["measured"]
     if row.get("metric") == "oom":
         predicted = 0.0 if answer.fits else 1.0
-        out["zero_shot"] = {"predicted": predicted, "p10": predicted, "p90": predicted, "error_pct": None if not measured else
-                            _error(predicted=predicted, measured=measured)}
+        out["zero_shot"] = {
+            "predicted": predicted,
+            "p10": predicted,
+            "p90": predicted,
+            "error_pct": None if not measured else _error(predicted=predicted, measured=measured),
+        }
         return out
     if row.get("metric") == "scaling_efficiency_pct":
         value: float | None = _scaling_pct(setup=setup, answer=answer, engine=engine)
@@ -127,7 +149,9 @@ def validate_row(*, index: int, row: Row, engine: str = "fast") -> dict[str, Any
         return out
     sigma = band_sigma(answer=answer, setup=setup, metric=row.get("metric") or "")
     out["zero_shot"] = {
-        "predicted": value, "p10": value * math.exp(-Z80 * sigma), "p90": value * math.exp(Z80 * sigma),
+        "predicted": value,
+        "p10": value * math.exp(-Z80 * sigma),
+        "p90": value * math.exp(Z80 * sigma),
         "error_pct": _error(predicted=value, measured=measured),
     }
     base = _baseline(row=row, setup=setup, answer=answer)
@@ -159,11 +183,15 @@ def _flags(*, row: Row, setup: Setup, answer: StepAnswer, measured: float) -> li
     return flags
 
 
-def validate_runs(*, rows: Sequence[Row] | None = None, engine: str = "fast", group: str | None = None) -> dict[str, Any]:
+def validate_runs(
+    *, rows: Sequence[Row] | None = None, engine: str = "fast", group: str | None = None
+) -> dict[str, Any]:
     """The whole answer of `planner validate --runs`."""
     from planner.validate.summary import summarise
 
     data = list(rows) if rows is not None else packaged_rows()
     answers = [validate_row(index=i, row=r, engine=engine) for i, r in enumerate(data)]
     pairs = [(a, r) for a, r in zip(answers, data, strict=True) if group is None or group.lower() in a["group"].lower()]
-    return summarise(kind="runs", engine=engine, profile="catalog", answers=[a for a, _ in pairs], rows=[r for _, r in pairs])
+    return summarise(
+        kind="runs", engine=engine, profile="catalog", answers=[a for a, _ in pairs], rows=[r for _, r in pairs]
+    )

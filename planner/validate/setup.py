@@ -11,8 +11,24 @@ from planner.cost.types import Network
 from planner.simulate.durations import Machine
 from planner.workload.layout import Layout
 
-GATED = ("llama", "qwen", "mistral", "mixtral", "deepseek", "internlm", "nanotron", "yi-", "glm", "gpt-oss", "grok",
-         "kimi", "baichuan", "internal-352b", "tinyllama", "ds-1t")
+GATED = (
+    "llama",
+    "qwen",
+    "mistral",
+    "mixtral",
+    "deepseek",
+    "internlm",
+    "nanotron",
+    "yi-",
+    "glm",
+    "gpt-oss",
+    "grok",
+    "kimi",
+    "baichuan",
+    "internal-352b",
+    "tinyllama",
+    "ds-1t",
+)
 ENCODERS = ("bert", "t5", "resnet", "vgg", "vit", "cnn", "inception", "gnmt")
 TIED = ("gpt", "mpt", "megatron", "bigscience", "bloom", "bert", "nanotron-1.34b", "nanotron-3.57b", "mt-nlg")
 LEARNED = ("gpt", "megatron", "mpt", "bigscience", "mt-nlg", "mcore", "ds-1t")
@@ -22,18 +38,47 @@ MLA = {
     "kimi-k2": MlaSpec(1536, 512, 128, 64, 128),
 }
 FRAMEWORKS = (  # text in the row, framework of the software table; first match wins
-    ("zero-3 offload", "deepspeed"), ("deepspeed zero-3", "deepspeed"), ("zero-100b", "deepspeed"),
-    ("pytorch deepspeed", "fsdp"), ("megatron-deepspeed", "megatron-deepspeed"), ("megascale", "megascale"),
-    ("nemo", "nemo"), ("megatron-bridge", "nemo"), ("maxtext", "jax"), ("paxml", "jax"), ("jax", "jax"),
-    ("llm-foundry", "fsdp"), ("fms-fsdp", "torchtitan"), ("lit-gpt", "fsdp"), ("metaseq", "fsdp"), ("torchtitan", "torchtitan"),
-    ("nanotron", "nanotron"), ("internevo", "internevo"), ("colossalai", "colossalai"), ("easycontext", "deepspeed"),
-    ("meta internal", "nemo"), ("megatron", "megatron"), ("neox", "megatron-deepspeed"), ("fsdp", "fsdp"),
-    ("deepspeed", "deepspeed"), ("pytorch", "pytorch"), ("llm.c", "torchtitan"), ("nanogpt", "torchtitan"),
+    ("zero-3 offload", "deepspeed"),
+    ("deepspeed zero-3", "deepspeed"),
+    ("zero-100b", "deepspeed"),
+    ("pytorch deepspeed", "fsdp"),
+    ("megatron-deepspeed", "megatron-deepspeed"),
+    ("megascale", "megascale"),
+    ("nemo", "nemo"),
+    ("megatron-bridge", "nemo"),
+    ("maxtext", "jax"),
+    ("paxml", "jax"),
+    ("jax", "jax"),
+    ("llm-foundry", "fsdp"),
+    ("fms-fsdp", "torchtitan"),
+    ("lit-gpt", "fsdp"),
+    ("metaseq", "fsdp"),
+    ("torchtitan", "torchtitan"),
+    ("nanotron", "nanotron"),
+    ("internevo", "internevo"),
+    ("colossalai", "colossalai"),
+    ("easycontext", "deepspeed"),
+    ("meta internal", "nemo"),
+    ("megatron", "megatron"),
+    ("neox", "megatron-deepspeed"),
+    ("fsdp", "fsdp"),
+    ("deepspeed", "deepspeed"),
+    ("pytorch", "pytorch"),
+    ("llm.c", "torchtitan"),
+    ("nanogpt", "torchtitan"),
     ("flash-attention", "fsdp"),
 )
 PRECISIONS = {
-    "bf16": "bf16", "fp16": "fp16", "fp32": "fp32", "tf32": "tf32", "fp8": "fp8", "mxfp8": "mxfp8", "nvfp4": "nvfp4",
-    "fp8-rowwise": "fp8_rowwise", "fp8 or nvfp4 (not resolved)": "fp8", "fp8-blockwise": "fp8_block",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp32": "fp32",
+    "tf32": "tf32",
+    "fp8": "fp8",
+    "mxfp8": "mxfp8",
+    "nvfp4": "nvfp4",
+    "fp8-rowwise": "fp8_rowwise",
+    "fp8 or nvfp4 (not resolved)": "fp8",
+    "fp8-blockwise": "fp8_block",
 }
 
 
@@ -96,11 +141,22 @@ def model_of_row(row: Mapping[str, str], assumed: list[str]) -> ModelSpec:
     sequence = int(number(row, "seq") or 2048)
     rms = gated or "nemotron" in name
     spec = ModelSpec(
-        name=name, layers=int(layers), hidden=h, heads=heads, kv_heads=kv, head_dim=head_dim, ffn=ffn,
-        vocab=_whole(row, "vocab", 51200, assumed), max_sequence=sequence,
-        activation="swiglu" if gated else "gelu", norm="rmsnorm" if rms else "layernorm",
+        name=name,
+        layers=int(layers),
+        hidden=h,
+        heads=heads,
+        kv_heads=kv,
+        head_dim=head_dim,
+        ffn=ffn,
+        vocab=_whole(row, "vocab", 51200, assumed),
+        max_sequence=sequence,
+        activation="swiglu" if gated else "gelu",
+        norm="rmsnorm" if rms else "layernorm",
         position="learned" if name.startswith(LEARNED) else "rotary",
-        tied_embeddings=name.startswith(TIED), bias=not gated and "nemotron" not in name, causal="bert" not in name, mla=mla,
+        tied_embeddings=name.startswith(TIED),
+        bias=not gated and "nemotron" not in name,
+        causal="bert" not in name,
+        mla=mla,
         source=row.get("source", ""),
     )
     if not experts:
@@ -108,9 +164,14 @@ def model_of_row(row: Mapping[str, str], assumed: list[str]) -> ModelSpec:
     dense_layers = int(number(row, "moe_dense_layers") or 0)
     every = 2 if "maverick" in name else 1
     return replace(
-        spec, moe_experts=experts, moe_topk=int(number(row, "moe_topk") or 1), moe_ffn=ffn,
-        moe_shared_ffn=int(number(row, "moe_ffn_shared") or 0), moe_dense_layers=dense_layers if every == 1 else 0,
-        moe_every=every, ffn=int(number(row, "moe_ffn_dense") or ffn),
+        spec,
+        moe_experts=experts,
+        moe_topk=int(number(row, "moe_topk") or 1),
+        moe_ffn=ffn,
+        moe_shared_ffn=int(number(row, "moe_ffn_shared") or 0),
+        moe_dense_layers=dense_layers if every == 1 else 0,
+        moe_every=every,
+        ffn=int(number(row, "moe_ffn_dense") or ffn),
     )
 
 
@@ -178,9 +239,8 @@ def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine,
 def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, assumed: list[str]) -> Layout:
     """The parallel layout of a row; blanks take the documented default and are named in `assumed`.
 
-    Defaults: degrees 1; micro-batch 1 under a pipeline, else the whole local batch; ZeRO-1 for Megatron-like stacks from
-    2023, 3 for FSDP; recompute selective for long-sequence dense stacks of unknown policy, which for flash kernels
-    recomputes nothing.
+    Defaults: degrees 1; micro-batch 1 under a pipeline or for models above 200,000 layers x width, else the whole local
+    batch; ZeRO-3 for FSDP-like stacks, else ZeRO-1; no recompute.
     """
     gpus = int(number(row, "n_gpus") or 0)
     if not gpus:
@@ -217,12 +277,23 @@ def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, as
     precision = PRECISIONS.get((row.get("precision") or "bf16").strip(), "bf16")
     lora = 16 if re.search("lora", row.get("model") or "", re.IGNORECASE) else 0
     return Layout(
-        tp=tp, pp=pp, vpp=vpp, dp=dp, cp=cp, ep=ep, etp=1,
+        tp=tp,
+        pp=pp,
+        vpp=vpp,
+        dp=dp,
+        cp=cp,
+        ep=ep,
+        etp=1,
         sequence_parallel=(sp == "yes") if sp else tp > 1 and machine.software.from_year >= 2022,
-        zero_stage=int(zero), micro_batch=max(1, min(int(mbs), int(local) or 1)), global_batch=max(1, int(gbs)),
-        sequence=int(number(row, "seq") or 2048), schedule="interleaved" if vpp > 1 else "1f1b",
+        zero_stage=int(zero),
+        micro_batch=max(1, min(int(mbs), int(local) or 1)),
+        global_batch=max(1, int(gbs)),
+        sequence=int(number(row, "seq") or 2048),
+        schedule="interleaved" if vpp > 1 else "1f1b",
         recompute=recompute if recompute in {"none", "selective", "full"} else "none",
-        precision=precision, gradient_bytes=machine.software.gradient_bytes, lora_rank=lora,
+        precision=precision,
+        gradient_bytes=machine.software.gradient_bytes,
+        lora_rank=lora,
     )
 
 

@@ -1,5 +1,6 @@
 """Answer rows gathered into groups, ranking and summary (contract 5)."""
 
+import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,8 @@ def _scores(answers: Sequence[Mapping[str, Any]], key: str) -> dict[str, float |
     inside = [a[key]["p10"] <= a["measured"] <= a[key]["p90"] for a in rows]
     width = [(a[key]["p90"] - a[key]["p10"]) / a[key]["predicted"] for a in rows if a[key]["predicted"]]
     signed = [
-        a[key]["error_pct"] * (-1 if a["metric"] in {"tokens_per_s_per_gpu", "mfu_pct", "tflops_per_gpu"} else 1) for a in rows
+        a[key]["error_pct"] * (-1 if a["metric"] in {"tokens_per_s_per_gpu", "mfu_pct", "tflops_per_gpu"} else 1)
+        for a in rows
     ]
     return {
         "mape_pct": _mean(by_config),
@@ -60,8 +62,12 @@ def group_rows(answers: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str,
         base = _by_config(group, "baseline", "error_pct")
         out.append(
             {
-                "group": name, "trust": trust, "n_rows": len(group), "n_configs": len({a["config"] for a in group}),
-                "zero_shot": _scores(group, "zero_shot"), "site": _scores(group, "site"),
+                "group": name,
+                "trust": trust,
+                "n_rows": len(group),
+                "n_configs": len({a["config"] for a in group}),
+                "zero_shot": _scores(group, "zero_shot"),
+                "site": _scores(group, "site"),
                 "baseline": {"mape_pct": _mean(base)} if base else None,
             }
         )
@@ -90,7 +96,11 @@ def ranking(answers: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, st
         chosen = min(range(len(predicted)), key=lambda i: predicted[i])
         out.append(
             dict(zip(RANK_KEYS, key, strict=True))
-            | {"n_plans": len(configs), "spearman": rho if rho == rho else None, "regret_frac": measured[chosen] / min(measured) - 1}
+            | {
+                "n_plans": len(configs),
+                "spearman": None if math.isnan(rho) else rho,
+                "regret_frac": measured[chosen] / min(measured) - 1,
+            }
         )
     return out
 
@@ -114,12 +124,19 @@ def summarise(
     groups = group_rows(answers, rows)
     ranks = ranking(answers, rows) if kind == "runs" else []
     scored = [g["zero_shot"] for g in groups if g["zero_shot"]]
-    everything = _scores([a for a in answers if a["skipped"] is None and a["metric"] in TIME_METRICS], "zero_shot") or {}
+    everything = (
+        _scores([a for a in answers if a["skipped"] is None and a["metric"] in TIME_METRICS], "zero_shot") or {}
+    )
     base = [g["baseline"]["mape_pct"] for g in groups if g["baseline"]]
     rhos = [r["spearman"] for r in ranks if r["spearman"] is not None]
     return {
-        "schema_version": SCHEMA_VERSION, "kind": kind, "engine": engine, "profile": profile,
-        "rows": list(answers), "groups": groups, "ranking": ranks,
+        "schema_version": SCHEMA_VERSION,
+        "kind": kind,
+        "engine": engine,
+        "profile": profile,
+        "rows": list(answers),
+        "groups": groups,
+        "ranking": ranks,
         "summary": {
             "n_rows": len(answers),
             "n_forecast": sum(a["skipped"] is None for a in answers),
@@ -127,7 +144,8 @@ def summarise(
             "zero_shot": {
                 "mean_group_mape_pct": _mean([g["mape_pct"] for g in scored]),
                 "median_group_mape_pct": statistics.median([g["mape_pct"] for g in scored]) if scored else None,
-                "bias_pct": everything.get("bias_pct"), "coverage_frac": everything.get("coverage_frac"),
+                "bias_pct": everything.get("bias_pct"),
+                "coverage_frac": everything.get("coverage_frac"),
                 "width_frac": everything.get("width_frac"),
             },
             "site": None,

@@ -38,7 +38,11 @@ class RankMemory:
     def peak_bytes(self) -> float:
         """Sum of the parts that live at the same time."""
         return (
-            self.weights_bytes + self.gradients_bytes + self.optimizer_bytes + self.activations_bytes + self.buffers_bytes
+            self.weights_bytes
+            + self.gradients_bytes
+            + self.optimizer_bytes
+            + self.activations_bytes
+            + self.buffers_bytes
         )
 
 
@@ -100,7 +104,9 @@ def layer_activation_bytes(*, model: ModelSpec, layout: Layout, moe: bool, fusio
     if "flash" in fusions:
         scores = t * heads * 4.0
     elif layout.recompute != "selective":
-        scores = layout.micro_batch * heads * layout.sequence**2 / layout.cp * (2 * w + (1 if "dropout" in fusions else 0))
+        scores = (
+            layout.micro_batch * heads * layout.sequence**2 / layout.cp * (2 * w + (1 if "dropout" in fusions else 0))
+        )
     if layout.autocast:
         norm_in *= 1.5  # the residual stream and norm inputs stay fp32
     return norm_in + linear_in + qkv + context + masks + scores + _mlp_activation(model=model, layout=layout, moe=moe)
@@ -149,7 +155,9 @@ def rank_memory(*, model: ModelSpec, layout: Layout, stage: int, fusions: frozen
         optimizer_bytes=optimizer,
         activations_bytes=activations,
         buffers_bytes=buffers,
-        peak_load_bytes=(dense + experts) * w if layout.zero_stage < 3 else max(weights, (dense + experts) * w / layout.pp * 0),
+        peak_load_bytes=(dense + experts) * w
+        if layout.zero_stage < 3
+        else max(weights, (dense + experts) * w / layout.pp * 0),
         peak_first_step_bytes=peak,
         reserved_bytes=CONTEXT_BYTES + RESERVE_FRAC * (activations + buffers),
     )

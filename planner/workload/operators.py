@@ -66,7 +66,12 @@ def _linear(*, name: str, m: float, n: float, k: float, launches: float = 1) -> 
 
 
 def _memory(
-    *, name: str, forward_bytes: float, backward_bytes: float, launches: float = 1, backward_launches: float | None = None
+    *,
+    name: str,
+    forward_bytes: float,
+    backward_bytes: float,
+    launches: float = 1,
+    backward_launches: float | None = None,
 ) -> list[Operator]:
     back = launches if backward_launches is None else backward_launches
     return [
@@ -115,8 +120,16 @@ def _attention_core(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]
     b = layout.micro_batch
     if "flash" in fusions:
         forward = Operator(
-            "attention", "attention", batch=b, heads=heads, kv_heads=kv, seq_q=seq_q, seq_kv=span,
-            head_dim=head_dim, causal=causal, launches=2,
+            "attention",
+            "attention",
+            batch=b,
+            heads=heads,
+            kv_heads=kv,
+            seq_q=seq_q,
+            seq_kv=span,
+            head_dim=head_dim,
+            causal=causal,
+            launches=2,
         )
         return [forward, replace(forward, name="attention_bwd", phase="backward", backward_pass=True, launches=3)]
     bh = b * heads
@@ -125,11 +138,18 @@ def _attention_core(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]
         Operator("scores", "matmul", m=seq_q, n=span, k=qk, batch=bh),
         Operator("context", "matmul", m=seq_q, n=v, k=span, batch=bh),
     ]
-    for name, m, n, k in (("dscores", seq_q, span, v), ("dv", span, v, seq_q), ("dq", seq_q, qk, span), ("dk", span, qk, seq_q)):
+    for name, m, n, k in (
+        ("dscores", seq_q, span, v),
+        ("dv", span, v, seq_q),
+        ("dq", seq_q, qk, span),
+        ("dk", span, qk, seq_q),
+    ):
         ops.append(Operator(name, "matmul", phase="backward", m=m, n=n, k=k, batch=bh))
     if "softmax" in fusions:
         # Scaled masked softmax in one kernel; dropout reads, writes and keeps a byte mask.
-        return ops + _memory(name="softmax", forward_bytes=scores * (4 + 5), backward_bytes=scores * (5 + 6), launches=2)
+        return ops + _memory(
+            name="softmax", forward_bytes=scores * (4 + 5), backward_bytes=scores * (5 + 6), launches=2
+        )
     return ops + _memory(name="softmax", forward_bytes=scores * 26, backward_bytes=scores * 24, launches=5)
 
 
@@ -155,7 +175,9 @@ def attention_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]
     if model.position == "rotary":
         passes = 2 if "rope" in fusions else 7
         ops += _memory(
-            name="rotary", forward_bytes=passes * w * rotary, backward_bytes=passes * w * rotary,
+            name="rotary",
+            forward_bytes=passes * w * rotary,
+            backward_bytes=passes * w * rotary,
             launches=1 if "rope" in fusions else 10,
         )
     ops += _attention_core(model=model, layout=layout, fusions=fusions)
@@ -168,24 +190,32 @@ def _residual(*, elements: float, width: int, model: ModelSpec, fusions: frozens
         extra = 2 * width + 1  # dropout reads, writes and keeps a byte mask
         bias = 2 * width if model.bias else 0
         return _memory(
-            name=name, forward_bytes=elements * (3 * width + extra + bias),
-            backward_bytes=elements * (2 * width + extra + (width if model.bias else 0)), launches=3,
+            name=name,
+            forward_bytes=elements * (3 * width + extra + bias),
+            backward_bytes=elements * (2 * width + extra + (width if model.bias else 0)),
+            launches=3,
         )
     return _memory(name=name, forward_bytes=3.0 * width * elements, backward_bytes=1.0 * width * elements)
 
 
-def _activation(*, model: ModelSpec, columns: float, rows: float, width: int, fusions: frozenset[str]) -> list[Operator]:
+def _activation(
+    *, model: ModelSpec, columns: float, rows: float, width: int, fusions: frozenset[str]
+) -> list[Operator]:
     inputs = gates(model) - 1
     elements = rows * columns
     if "activation" in fusions:
         return _memory(
-            name="activation", forward_bytes=elements * width * (inputs + 1), backward_bytes=elements * width * (2 * inputs + 1)
+            name="activation",
+            forward_bytes=elements * width * (inputs + 1),
+            backward_bytes=elements * width * (2 * inputs + 1),
         )
     bias = 2 * width * inputs if model.bias else 0
     passes = 5 if inputs == 2 else 2
     return _memory(
-        name="activation", forward_bytes=elements * (width * passes + bias),
-        backward_bytes=elements * (width * (2 * passes) + bias / 2), launches=3,
+        name="activation",
+        forward_bytes=elements * (width * passes + bias),
+        backward_bytes=elements * (width * (2 * passes) + bias / 2),
+        launches=3,
     )
 
 
@@ -216,15 +246,23 @@ def moe_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str], imba
     ops = _norm(name="norm_mlp", elements=local * h, width=w, fusions=fusions)
     ops += _linear(name="router", m=local, n=model.moe_experts, k=h)
     ops += _memory(
-        name="route", forward_bytes=local * model.moe_experts * 12.0, backward_bytes=local * model.moe_experts * 12.0,
-        launches=3 if "moe" in fusions else 20, backward_launches=3 if "moe" in fusions else 12,
+        name="route",
+        forward_bytes=local * model.moe_experts * 12.0,
+        backward_bytes=local * model.moe_experts * 12.0,
+        launches=3 if "moe" in fusions else 20,
+        backward_launches=3 if "moe" in fusions else 12,
     )
     permute = routed / layout.etp * h * w * (4.0 if "moe" in fusions else 8.0)
     ops += _memory(name="permute", forward_bytes=permute, backward_bytes=permute, launches=2 if "moe" in fusions else 8)
     if layout.ep > 1:
-        a2a = Operator("ep_dispatch", "collective", nbytes=routed / layout.etp * h * w, axis="ep", collective="all_to_all")
+        a2a = Operator(
+            "ep_dispatch", "collective", nbytes=routed / layout.etp * h * w, axis="ep", collective="all_to_all"
+        )
         ops += [a2a, replace(a2a, name="ep_combine")]
-        ops += [replace(a2a, name="ep_combine_bwd", phase="backward"), replace(a2a, name="ep_dispatch_bwd", phase="backward")]
+        ops += [
+            replace(a2a, name="ep_combine_bwd", phase="backward"),
+            replace(a2a, name="ep_dispatch_bwd", phase="backward"),
+        ]
     ffn = model.moe_ffn / layout.etp
     for name, n, k in (("expert_up", (g - 1) * ffn, h), ("expert_down", h, ffn)):
         f = Operator(name, "grouped_matmul", m=rows, n=n, k=k, groups=experts, low_precision=True)
@@ -299,7 +337,8 @@ def layer_operators(*, model: ModelSpec, layout: Layout, moe: bool, fusions: fro
 def head_operators(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]) -> tuple[Operator, ...]:
     """Final norm, output projection (vocabulary over tp) and cross-entropy of one micro-batch.
 
-    Eager fp32 loss moves about 48 bytes a logit over both passes (cast, log-softmax, gather, gradient, cast); a fused one 18.
+    Eager fp32 loss moves about 48 bytes a logit over both passes (cast, log-softmax, gather, gradient, cast); a fused
+    one 18.
     """
     t, h, w = layout.tokens, model.hidden, layout.compute_bytes
     local = t / layout.tp if layout.sequence_parallel else t
@@ -320,4 +359,6 @@ def embedding_operators(*, model: ModelSpec, layout: Layout) -> tuple[Operator, 
     """Look-up and its scatter-add gradient, with a zeroed gradient table."""
     t, h, w = layout.tokens, model.hidden, layout.compute_bytes
     table = model.vocab * h / layout.tp * (4 if layout.autocast else w)
-    return tuple(_memory(name="embedding", forward_bytes=2.0 * w * t * h, backward_bytes=6.0 * w * t * h + table, launches=4))
+    return tuple(
+        _memory(name="embedding", forward_bytes=2.0 * w * t * h, backward_bytes=6.0 * w * t * h + table, launches=4)
+    )

@@ -48,8 +48,10 @@ def attention_params(model: ModelSpec) -> tuple[float, float]:
     h, d = model.hidden, model.head_dim
     if model.mla is not None:
         a = model.mla
-        q = h * a.q_rank + a.q_rank * model.heads * (a.qk_nope_dim + a.qk_rope_dim) if a.q_rank else (
-            h * model.heads * (a.qk_nope_dim + a.qk_rope_dim)
+        q = (
+            h * a.q_rank + a.q_rank * model.heads * (a.qk_nope_dim + a.qk_rope_dim)
+            if a.q_rank
+            else (h * model.heads * (a.qk_nope_dim + a.qk_rope_dim))
         )
         kv = h * (a.kv_rank + a.qk_rope_dim) + a.kv_rank * model.heads * (a.qk_nope_dim + a.v_dim)
         return q + kv + model.heads * a.v_dim * h, a.q_rank + a.kv_rank

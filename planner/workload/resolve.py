@@ -1,7 +1,7 @@
 """A strategy as written becomes a layout in numbers: presets, defaults, and what memory decides.
 
-Preset `stack` is what people do by default: DistributedDataParallel if it fits, else fully sharded data parallel with the
-framework's own prefetch; the largest power-of-two micro-batch that fits; recompute only if nothing else fits.
+Preset `stack` is what people do by default: DistributedDataParallel if it fits, else fully sharded data parallel with
+the framework's own prefetch; the largest power-of-two micro-batch that fits; recompute only if nothing else fits.
 """
 
 from collections.abc import Callable, Iterator
@@ -84,8 +84,16 @@ def resolve_strategy(
     soft, graph = _software(strategy=strategy, hybrid=hybrid)
     vpp = strategy.vpp or 1
     base = Layout(
-        tp=tp, pp=pp, vpp=vpp, dp=dp, cp=cp, ep=strategy.ep or 1, etp=strategy.etp or 1,
-        sequence_parallel=bool(strategy.sequence_parallel), global_batch=global_batch, sequence=sequence,
+        tp=tp,
+        pp=pp,
+        vpp=vpp,
+        dp=dp,
+        cp=cp,
+        ep=strategy.ep or 1,
+        etp=strategy.etp or 1,
+        sequence_parallel=bool(strategy.sequence_parallel),
+        global_batch=global_batch,
+        sequence=sequence,
         schedule=strategy.schedule or ("interleaved" if vpp > 1 else "1f1b"),
         precision={"amp": "bf16"}.get(strategy.precision or "bf16", strategy.precision or "bf16"),
         autocast=strategy.precision == "amp",
@@ -114,10 +122,12 @@ def resolve_strategy(
 def _first_that_fits(
     *, base: Layout, zeros: tuple[int, ...], strategy: Strategy, model: ModelSpec, soft: Software, capacity: float
 ) -> tuple[Layout, RankMemory, bool]:
-    """Order of preference: no recompute before recompute, light sharding before heavy, large micro-batch before small."""
+    """In order: no recompute before recompute, light sharding before heavy, large micro-batch before small."""
     local = base.global_batch // base.dp
-    sizes = [strategy.micro_batch_sequences] if strategy.micro_batch_sequences else (
-        [1] if base.pp > 1 else [s for s in _powers_down(local) if local % s == 0]
+    sizes = (
+        [strategy.micro_batch_sequences]
+        if strategy.micro_batch_sequences
+        else ([1] if base.pp > 1 else [s for s in _powers_down(local) if local % s == 0])
     )
     last: tuple[Layout, RankMemory] | None = None
     check: Callable[[Layout], RankMemory] = lambda lay: worst_rank(model=model, layout=lay, fusions=soft.fusions)  # noqa: E731

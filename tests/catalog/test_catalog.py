@@ -58,11 +58,17 @@ def test_software_years_are_ordered_and_have_evidence():
 
 def test_hugging_face_config():
     config = {
-        "model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 128256,
-        "intermediate_size": 14336, "num_key_value_heads": 8, "max_position_embeddings": 8192,
+        "model_type": "llama",
+        "hidden_size": 4096,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 32,
+        "vocab_size": 128256,
+        "intermediate_size": 14336,
+        "num_key_value_heads": 8,
+        "max_position_embeddings": 8192,
     }
     assert total_params(model_from_config(config, name="x")) == 8_030_261_248
-    with pytest.raises(ValueError, match="falcon.*known: llama"):
+    with pytest.raises(ValueError, match=r"falcon.*known: llama"):
         model_from_config({"model_type": "falcon"}, name="x")
     with pytest.raises(ValueError, match="hidden_size"):
         model_from_config(config | {"hidden_size": -1}, name="x")

@@ -77,13 +77,23 @@ def test_every_line_has_a_label_and_a_formula(documents):
     for d in documents.values():
         assert d["provenance"]
         for line in d["provenance"]:
-            assert line["label"] in {"measured", "interpolated", "published", "fitted", "transferred", "datasheet", "assumed"}
+            assert line["label"] in {
+                "measured",
+                "interpolated",
+                "published",
+                "fitted",
+                "transferred",
+                "datasheet",
+                "assumed",
+            }
             assert line["formula"]
 
 
 def test_forecast_of_the_demo_is_fast():
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "planner.cli", "compare", str(DEMO), "--json"], check=True, capture_output=True, cwd=ROOT)  # noqa: S603
+    subprocess.run(
+        [sys.executable, "-m", "planner.cli", "compare", str(DEMO), "--json"], check=True, capture_output=True, cwd=ROOT
+    )
     assert time.perf_counter() - start < 4.0  # the bar is 2 s on an idle machine
 
 

@@ -19,7 +19,9 @@ def test_six_lines_suffice():
 
 def test_text_with_units_is_stored_si():
     text = SIX.replace("nodes: 2}", "nodes: 2, fabric: {kind: roce, node_bytes_per_s: 400 Gb/s}}")
-    scenario = parse_scenario(text + "run: {detection_s: 5 min, checkpoint_interval_s: 3h}\ngoals: {deadline_days: 2w}\n")
+    scenario = parse_scenario(
+        text + "run: {detection_s: 5 min, checkpoint_interval_s: 3h}\ngoals: {deadline_days: 2w}\n"
+    )
     assert scenario.cluster.fabric.node_bytes_per_s == 50e9
     assert scenario.run.detection_s == 300
     assert scenario.run.checkpoint_interval_s == 10800

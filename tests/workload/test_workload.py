@@ -15,8 +15,19 @@ from planner.workload.params import model_flops_per_token, total_params
 
 GPT3 = ModelSpec("gpt3", 96, 12288, 96, 96, 128, 49152, 51200, max_sequence=2048)
 LLAMA70 = ModelSpec(
-    "llama3-70b", 80, 8192, 64, 8, 128, 28672, 128256, activation="swiglu", norm="rmsnorm", position="rotary",
-    tied_embeddings=False, bias=False,
+    "llama3-70b",
+    80,
+    8192,
+    64,
+    8,
+    128,
+    28672,
+    128256,
+    activation="swiglu",
+    norm="rmsnorm",
+    position="rotary",
+    tied_embeddings=False,
+    bias=False,
 )
 UNFUSED = frozenset({"norm", "activation", "softmax", "dropout", "cross_entropy"})
 FLASH = frozenset({"norm", "activation", "residual", "rope", "cross_entropy", "flash"})

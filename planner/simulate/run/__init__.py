@@ -1,1 +1,1 @@
-"""TODO docstring."""
+"""The run clock: failures, recovery, checkpoints."""

@@ -53,13 +53,16 @@ def daly_interval_s(*, stall_s: float, mtti_s: float) -> float:
 def expected_run(*, ideal_s: float, rates: RunRates) -> ExpectedRun:
     """Elapsed time of `ideal_s` productive seconds.
 
-    W = M exp(R/M) (exp((tau + delta)/M) - 1) Ts/tau; lost work of an asynchronous save grows by the time until it is durable.
+    W = M exp(R/M) (exp((tau + delta)/M) - 1) Ts/tau; lost work of an asynchronous save grows by the time until it is
+    durable.
     """
     if rates.failures_per_s <= 0:
         tau = rates.interval_s or ideal_s
         stall = rates.stall_s * ideal_s / tau if rates.interval_s else 0.0
         total = ideal_s + stall
-        return ExpectedRun(total, ideal_s / total, tau, 0.0, (("checkpoint", stall / total), ("lost_work", 0.0), ("recovery", 0.0)))
+        return ExpectedRun(
+            total, ideal_s / total, tau, 0.0, (("checkpoint", stall / total), ("lost_work", 0.0), ("recovery", 0.0))
+        )
     mtti = 1 / rates.failures_per_s
     tau = rates.interval_s or max(daly_interval_s(stall_s=rates.stall_s, mtti_s=mtti), rates.durable_s, 60.0)
     exponent = min(700.0, (tau + rates.stall_s) / mtti)
