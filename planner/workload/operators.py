@@ -181,6 +181,9 @@ def attention_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]
             launches=1 if "rope" in fusions else 10,
         )
     ops += _attention_core(model=model, layout=layout, fusions=fusions)
+    if "residual" not in fusions and "flash" in fusions:
+        # Eager code copies: heads back to tokens forward, the joined q, k, v gradient backward.
+        ops += _memory(name="copies", forward_bytes=2.0 * w * t * out_width, backward_bytes=6.0 * w * t * out_width)
     ops += _linear(name="attention_out", m=t, n=h, k=out_width)
     return ops + _residual(elements=local * h, width=w, model=model, fusions=fusions, name="residual_attention")
 
@@ -195,7 +198,9 @@ def _residual(*, elements: float, width: int, model: ModelSpec, fusions: frozens
             backward_bytes=elements * (2 * width + extra + (width if model.bias else 0)),
             launches=3,
         )
-    return _memory(name=name, forward_bytes=3.0 * width * elements, backward_bytes=1.0 * width * elements)
+    # Eager autograd adds the two branches' gradients in a kernel of its own; fused stacks fold it into the norm.
+    back = 1.0 if "residual" in fusions else 3.0
+    return _memory(name=name, forward_bytes=3.0 * width * elements, backward_bytes=back * width * elements)
 
 
 def _activation(
