@@ -154,39 +154,37 @@ def _finish(*, feasible: bool, docs: Any, scenario: Any) -> None:
 
 @app.command()
 def validate(
-    runs: Annotated[Path | None, typer.Option(help="CSV of published or own runs.")] = None,
-    kernels: Annotated[Path | None, typer.Option(help="CSV (or .gz) of measured kernels.")] = None,
-    collectives: Annotated[Path | None, typer.Option(help="CSV of measured collectives.")] = None,
-    outcomes: Annotated[Path | None, typer.Option(help="CSV of whole-run outcomes.")] = None,
-    kind: Annotated[
-        str, typer.Option(help="Packaged rows to judge when no file is given: runs, kernels, collectives, outcomes.")
-    ] = "runs",
+    file: Annotated[
+        Path | None, typer.Argument(help="CSV of measured rows; the packaged public rows by default.")
+    ] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="Published or own training runs (default).")] = False,
+    kernels: Annotated[bool, typer.Option("--kernels", help="Single kernels.")] = False,
+    collectives: Annotated[bool, typer.Option("--collectives", help="Collective operations.")] = False,
     engine: Engine = "fast",
     group: Annotated[str | None, typer.Option(help="Only groups whose name contains this text.")] = None,
+    readme: Annotated[Path | None, typer.Option(help="Renew the accuracy table of this README.")] = None,
     json_: Json = False,
 ) -> None:
     """Judge forecasts on measured rows, with the constant-MFU baseline beside them."""
     from planner.validate.command import UnreadableRowsError, validate_kind
 
     _check_engine(engine)
-    given = [
-        (k, p)
-        for k, p in (("runs", runs), ("kernels", kernels), ("collectives", collectives), ("outcomes", outcomes))
-        if p
-    ]
-    if len(given) > 1:
-        raise InputProblem([_error(code="usage", message="give one of --runs, --kernels, --collectives, --outcomes")])
-    name, path = given[0] if given else (kind, None)
+    chosen = [k for k, on in (("runs", runs), ("kernels", kernels), ("collectives", collectives)) if on]
+    if len(chosen) > 1:
+        raise InputProblem([_error(code="usage", message="give one of --runs, --kernels, --collectives")])
     try:
-        document = validate_kind(kind=name, path=path, engine=engine, group=group)
+        document = validate_kind(kind=chosen[0] if chosen else "runs", path=file, engine=engine, group=group)
     except UnreadableRowsError as error:
-        raise InputProblem([_error(code="rows", message=str(error), file=str(path) if path else None)]) from error
+        raise InputProblem([_error(code="rows", message=str(error), file=str(file) if file else None)]) from error
+    from planner.report.accuracy import print_accuracy, update_readme
+
+    if readme is not None:
+        update_readme(path=readme, document=document)
+        sys.stderr.write(f"renewed the accuracy table of {readme}\n")
     if json_:
         _emit(document)
     else:
         from rich.console import Console
-
-        from planner.report.accuracy import print_accuracy
 
         print_accuracy(document=document, console=Console())
 

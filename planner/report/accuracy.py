@@ -1,6 +1,8 @@
 """The accuracy table: our error by group with the constant-MFU baseline beside it."""
 
 from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -55,3 +57,31 @@ def markdown_table(document: Mapping[str, Any]) -> str:
                 f"{_pct(z['bias_pct'])} | {_pct(100 * z['coverage_frac'])} | {_pct(base)} |"
             )
     return "\n".join(lines)
+
+
+BEGIN, END = "<!-- accuracy: begin -->", "<!-- accuracy: end -->"
+
+
+def update_readme(*, path: Path, document: Mapping[str, Any]) -> None:
+    """Replace the text between the accuracy markers of a README.
+
+    Raises:
+        ValueError: the file has no markers.
+    """
+    text = path.read_text("utf-8")
+    if BEGIN not in text or END not in text:
+        raise ValueError(f"{path} has no {BEGIN} ... {END} block")
+    s = document["summary"]
+    z, r = s["zero_shot"], s["ranking"]
+    body = (
+        f"{date.today().isoformat()}, {s['n_forecast']} of {s['n_rows']} packaged rows forecast, nothing fitted to a site. "
+        f"Mean over groups {_pct(z['mean_group_mape_pct'])} %, median group {_pct(z['median_group_mape_pct'])} %; "
+        f"constant-MFU baseline, median group {_pct(s['baseline']['median_group_mape_pct'])} %. "
+        f"P10-P90 band holds {_pct(100 * (z['coverage_frac'] or 0))} % of rows. "
+        f"Ranking of plans: mean rank correlation {r['spearman']:.2f}, regret {_pct(100 * r['regret_frac'])} %.\n\n"
+        + markdown_table(document)
+    )
+    head, tail = text.split(BEGIN)[0], text.split(END)[1]
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(f"{head}{BEGIN}\n{body}\n{END}{tail}", "utf-8")
+    temporary.replace(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_BYTES = 200_000_000
-KINDS = ("runs", "kernels", "collectives", "outcomes")
+KINDS = ("runs", "kernels", "collectives")
 
 
 class UnreadableRowsError(ValueError):
@@ -69,10 +69,6 @@ def _answers(*, kind: str, rows: Sequence[Mapping[str, str]] | None) -> list[dic
         from planner.validate.kernels import validate_kernels
 
         return list(validate_kernels(rows))
-    if kind == "collectives":
-        from planner.validate.collectives import validate_collectives
+    from planner.validate.collectives import validate_collectives
 
-        return list(validate_collectives(rows))
-    from planner.validate.outcomes import validate_outcomes
-
-    return list(validate_outcomes(rows))
+    return list(validate_collectives(rows))

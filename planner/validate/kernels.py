@@ -108,17 +108,8 @@ def fit_table(rows: Sequence[Row]) -> str:
             groups.setdefault((gpu, DTYPES[row["dtype"]]), []).append(row)
     out = io.StringIO()
     names = [
-        "gpu",
-        "dtype",
-        "plateau_tflops",
-        "k0",
-        "mn0",
-        "stream_gbs",
-        "floor_us",
-        "n_fit",
-        "n_held_out",
-        "held_out_mae_frac",
-        "source",
+        *("gpu", "dtype", "plateau_tflops", "k0", "mn0", "stream_gbs", "floor_us"),
+        *("n_fit", "n_held_out", "held_out_mae_frac", "source"),
     ]
     writer = csv.DictWriter(out, names, lineterminator="\n")
     writer.writeheader()
