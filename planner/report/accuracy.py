@@ -74,7 +74,8 @@ def update_readme(*, path: Path, document: Mapping[str, Any]) -> None:
     s = document["summary"]
     z, r = s["zero_shot"], s["ranking"]
     body = (
-        f"{date.today().isoformat()}, {s['n_forecast']} of {s['n_rows']} packaged rows forecast, nothing fitted to a site. "
+        f"{date.today().isoformat()}, {s['n_forecast']} of {s['n_rows']} packaged rows forecast, nothing fitted to a "
+        "site. "
         f"Mean over groups {_pct(z['mean_group_mape_pct'])} %, median group {_pct(z['median_group_mape_pct'])} %; "
         f"constant-MFU baseline, median group {_pct(s['baseline']['median_group_mape_pct'])} %. "
         f"P10-P90 band holds {_pct(100 * (z['coverage_frac'] or 0))} % of rows. "

@@ -128,12 +128,19 @@ def _labels(durations: Durations) -> tuple[tuple[str, float], ...]:
 
 
 def forecast_step(
-    *, model: ModelSpec, layout: Layout, machine: Machine, engine: str = "fast", capacity_bytes: float | None = None
+    *,
+    model: ModelSpec,
+    layout: Layout,
+    machine: Machine,
+    engine: str = "fast",
+    capacity_bytes: float | None = None,
+    memory_layout: Layout | None = None,
 ) -> StepAnswer:
     """Time, breakdown, utilization and memory of one step.
 
     `engine` is `fast` (recurrence) or `events` (SimPy); both evaluate the same plan. `capacity_bytes` is the board's
-    memory where it differs from the catalogue part.
+    memory where it differs from the catalogue part; `memory_layout` the layout that memory is counted for, where the
+    recompute policy of a run is not known.
     """
     durations = build(model=model, layout=layout, machine=machine)
     result: StepResult = step_events(durations.plan) if engine == "events" else step_fast(durations.plan)
@@ -170,7 +177,7 @@ def forecast_step(
         # Each rank's operator list holds its own shard, so the mean over ranks is exact.
         hardware_flops_per_s_per_gpu=sums["flops"] / result.step_s,
         peak_flops=peak_flops(gpu=machine.gpu, precision=layout.precision),
-        memory=worst_rank(model=model, layout=layout, fusions=machine.software.fusions),
+        memory=worst_rank(model=model, layout=memory_layout or layout, fusions=machine.software.fusions),
         capacity_bytes=capacity_bytes or catalog.gpu(machine.gpu).mem_bytes,
         launch_frac=parts["launch_gap"] / result.step_s,
         label_share=_labels(durations),

@@ -90,6 +90,7 @@ def _answer(setup: Setup, engine: str) -> StepAnswer:
         machine=setup.machine,
         engine=engine,
         capacity_bytes=setup.capacity_bytes,
+        memory_layout=setup.memory_layout,
     )
 
 
@@ -168,7 +169,7 @@ def _scaling_pct(*, setup: Setup, answer: StepAnswer, engine: str) -> float:
     layout = setup.layout
     shrink = max(1, layout.dp)
     small = replace(layout, dp=1, global_batch=max(1, layout.global_batch // shrink))
-    one = _answer(replace(setup, layout=small), engine)
+    one = _answer(replace(setup, layout=small, memory_layout=small), engine)
     return 100.0 * (answer.tokens_per_s / layout.gpus) / (one.tokens_per_s / small.gpus)
 
 

@@ -10,6 +10,7 @@ from planner.catalog.types import MlaSpec, ModelSpec
 from planner.cost.types import Network
 from planner.simulate.durations import Machine
 from planner.workload.layout import Layout
+from planner.workload.memory import worst_rank
 
 GATED = (
     "llama",
@@ -99,6 +100,7 @@ class Setup:
     machine: Machine
     capacity_bytes: float
     assumed: tuple[str, ...]
+    memory_layout: Layout
 
 
 def number(row: Mapping[str, str], key: str) -> float | None:
@@ -307,4 +309,12 @@ def setup_of_row(row: Mapping[str, str]) -> Setup:
     model = model_of_row(row, assumed)
     machine, capacity = machine_of_row(row, assumed)
     layout = layout_of_row(row, model, machine, assumed)
-    return Setup(model, layout, machine, capacity, tuple(dict.fromkeys(assumed)))
+    memory_layout = layout
+    if "recompute" in assumed:
+        # The policy is not stated and the run did run: memory takes the lightest recompute that fits.
+        for mode in ("none", "selective", "full"):
+            memory_layout = replace(layout, recompute=mode)
+            rank = worst_rank(model=model, layout=memory_layout, fusions=machine.software.fusions)
+            if rank.peak_bytes + rank.reserved_bytes <= capacity:
+                break
+    return Setup(model, layout, machine, capacity, tuple(dict.fromkeys(assumed)), memory_layout)

@@ -77,6 +77,9 @@ def state_bytes(*, params: float, ranks: float, layout: Layout) -> tuple[float, 
         o = 2.0 * w  # torch AdamW on 16-bit weights keeps 16-bit moments and no master
     if layout.optimizer == "sgd":
         o = 4.0
+    if layout.lora_rank:
+        # Frozen weights carry neither gradients nor states; adapters are about a hundredth of the model.
+        g, o = 0.01 * g, 0.01 * o
     shard = max(1.0, ranks)
     return (
         params * w / (shard if layout.zero_stage >= 3 else 1),
@@ -93,6 +96,12 @@ def layer_activation_bytes(*, model: ModelSpec, layout: Layout, moe: bool, fusio
         return t * h * w / outside
     qk, v = attention_dims(model)
     heads, kv = model.heads / tp, max(model.kv_heads / tp, 1.0)
+    if layout.recompute == "selective" and "op_selective" in fusions:
+        # Kept: the layer's input, the outputs of every second product, and the attention output.
+        mlp_out = 2 * model.ffn if gates(model) == 3 else model.ffn
+        return t * w * (h / outside + heads * qk + kv * (qk + v) + heads * v + (mlp_out / tp if not moe else 0)) + (
+            _mlp_activation(model=model, layout=layout, moe=True) if moe else 0.0
+        )
     norm_in = 2 * t * h * w / outside * (1 if "norm" in fusions else 2)
     linear_in = 2 * t * h * w / outside
     qkv = t * w * (heads * qk + kv * (qk + v))
@@ -195,6 +204,9 @@ def _buffers(*, model: ModelSpec, layout: Layout, stage: int, fusions: frozenset
         p = layer_params(model=model, moe=bool(model.moe_experts))
         layer = (p.attention + p.mlp) / layout.tp + p.experts / (layout.ep * layout.etp)
         head = model.vocab * model.hidden / layout.tp
+        if "gather_by_parameter" in fusions:
+            # DeepSpeed holds at most stage3_max_live_parameters (1e9) gathered, whatever the layer.
+            layer, head = min(layer, 0.5e9), min(head, 0.5e9)
         # Two gathered units (one in use, one prefetched) and one unreduced gradient of the largest unit.
         total += 2 * max(layer, head) * 2 + max(layer, head) * layout.gradient_bytes
     return total + (2 * 32e6)
