@@ -32,8 +32,8 @@ def group_at(*, size: int, stride: int, network: Network) -> Group:
     domain = max(1, network.scaleup_domain_gpus)
     per_domain = max(1, min(size, domain // stride if stride < domain else 1))
     across = size > per_domain
-    # Every GPU of a node belongs to one such group; groups in the same node share its network.
-    sharers = max(1, min(network.gpus_per_node, domain) // per_domain) if across else 1
+    # Every GPU of a domain belongs to one such group; groups in the same domain share its NICs.
+    sharers = max(1, domain // per_domain) if across else 1
     return Group(size=size, per_domain=per_domain, nic_sharers=sharers)
 
 

@@ -132,9 +132,16 @@ def memory_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str) -> al
     limit = max(doc["memory_gb"]["capacity"] for doc in documents.values())
     mark = alt.Chart(alt.Data(values=[{"limit": limit, "text": t("capacity", lang, gb=gigabytes(limit))}]))
     rule = mark.mark_rule(color="#D55E00", strokeWidth=2, strokeDash=[5, 3]).encode(x="limit:Q", tooltip=["text:N"])
-    words = mark.mark_text(align="right", baseline="bottom", dx=-2, dy=-4, color="#D55E00", fontWeight="bold").encode(
-        x="limit:Q", y=alt.value(0), text="text:N"
-    )
+    tallest = max(doc["memory_gb"]["peak"] + doc["memory_gb"]["reserved"] for doc in documents.values())
+    near_left = limit < tallest / 2
+    words = mark.mark_text(
+        align="left" if near_left else "right",
+        baseline="bottom",
+        dx=2 if near_left else -2,
+        dy=-4,
+        color="#D55E00",
+        fontWeight="bold",
+    ).encode(x="limit:Q", y=alt.value(0), text="text:N")
     return alt.layer(bars, rule, words).properties(height=alt.Step(STEP))
 
 

@@ -70,7 +70,7 @@ def stage_params(*, model: ModelSpec, layout: Layout, stage: int) -> tuple[float
 def state_bytes(*, params: float, ranks: float, layout: Layout) -> tuple[float, float, float]:
     """Weights, gradients and optimizer bytes of `params` whose states `ranks` share (ZeRO, arXiv 1910.02054)."""
     w = 4 if layout.autocast or layout.precision in {"fp32", "tf32"} else 2
-    g = 4 if layout.autocast else layout.gradient_bytes
+    g = 4.0 if layout.autocast else float(layout.gradient_bytes)
     # Two Adam moments; an fp32 master copy where weights are 16-bit and the optimizer keeps one.
     o = 8.0 if w == 4 else 12.0
     if layout.optimizer.startswith("adamw_") and w == 2:
