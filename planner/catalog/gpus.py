@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from planner.catalog.errors import CatalogError
-from planner.catalog.tables import number, rows
+from planner.catalog.tables import aliases_of, index, name_key, number, rows
 from planner.catalog.types import GpuSpec
 
 DTYPES = ("fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
@@ -49,9 +49,14 @@ def gpus() -> dict[str, GpuSpec]:
             sustained_bf16_flops=number(r, "sustained_bf16_tflops") * 1e12 or None,
             source=r["source"],
             provenance=r["provenance"],
-            aliases=tuple(a for a in (r.get("aliases") or "").split("|") if a),
+            aliases=aliases_of(r),
         )
     return out
+
+
+@lru_cache(maxsize=1)
+def _names() -> dict[str, str]:
+    return index((g.name, g.aliases) for g in gpus().values())
 
 
 @lru_cache(maxsize=512)
@@ -61,8 +66,7 @@ def gpu(name: str) -> GpuSpec:
     Raises:
         CatalogError: an unknown part, with the nearest names.
     """
-    wanted = name.strip().lower()
-    for spec in gpus().values():
-        if wanted == spec.name.lower() or wanted in (a.lower() for a in spec.aliases):
-            return spec
-    raise CatalogError(kind="GPU", name=name, known=gpus())
+    found = _names().get(name_key(name))
+    if found is None:
+        raise CatalogError(kind="GPU", name=name, known=[x for g in gpus().values() for x in (g.name, *g.aliases)])
+    return gpus()[found]

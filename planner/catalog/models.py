@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from planner.catalog.errors import CatalogError
-from planner.catalog.tables import number, rows
+from planner.catalog.tables import aliases_of, index, name_key, number, rows
 from planner.catalog.types import MlaSpec, ModelSpec
 
 
@@ -50,13 +50,21 @@ def published_params() -> dict[str, float]:
     return {r["name"].lower(): number(r, "params_b") * 1e9 for r in rows("models.csv") if r["params_b"]}
 
 
+@lru_cache(maxsize=1)
+def _names() -> dict[str, str]:
+    return index((r["name"].lower(), aliases_of(r)) for r in rows("models.csv"))
+
+
+@lru_cache(maxsize=512)
 def model(name: str) -> ModelSpec:
-    """A preset by name.
+    """A preset by name or alias; a Hugging Face owner in front (`meta-llama/Llama-2-7b`) is accepted.
 
     Raises:
         CatalogError: an unknown name, with the nearest ones.
     """
-    found = models().get(name.strip().lower())
+    owner, slash, rest = name.strip().partition("/")
+    found = _names().get(name_key(rest if slash and owner else name))
     if found is None:
-        raise CatalogError(kind="model", name=name, known=models())
-    return found
+        known = [x for r in rows("models.csv") for x in (r["name"].lower(), *aliases_of(r))]
+        raise CatalogError(kind="model", name=name, known=known)
+    return models()[found]

@@ -3,18 +3,8 @@
 from functools import lru_cache
 
 from planner.catalog.errors import CatalogError
-from planner.catalog.tables import number, rows
+from planner.catalog.tables import aliases_of, index, name_key, number, rows
 from planner.catalog.types import NodeSpec
-
-ALIASES = {
-    "DGX-A100": ("hgx-a100", "hgx-a100-80g"),
-    "DGX-H100": (),
-    "HGX-H100-OEM": ("hgx-h100",),
-    "DGX-H200": ("hgx-h200",),
-    "DGX-B200": ("hgx-b200",),
-    "DGX-B300": ("hgx-b300",),
-    "ND96isr_MI300X_v5": ("mi300x-8",),
-}
 
 
 def _fabric(text: str) -> str:
@@ -56,9 +46,14 @@ def nodes() -> dict[str, NodeSpec]:
             host_mem_bytes=number(r, "host_mem_gb") * 1e9,
             source=r["source"],
             notes=r["notes"],
-            aliases=ALIASES.get(r["node"], ()),
+            aliases=aliases_of(r),
         )
     return out
+
+
+@lru_cache(maxsize=1)
+def _names() -> dict[str, str]:
+    return index((n.name, n.aliases) for n in nodes().values())
 
 
 @lru_cache(maxsize=512)
@@ -68,8 +63,7 @@ def node(name: str) -> NodeSpec:
     Raises:
         CatalogError: an unknown type, with the nearest names.
     """
-    wanted = name.strip().lower()
-    for spec in nodes().values():
-        if wanted == spec.name or wanted in spec.aliases:
-            return spec
-    raise CatalogError(kind="node", name=name, known=[*nodes(), *(a for n in nodes().values() for a in n.aliases)])
+    found = _names().get(name_key(name))
+    if found is None:
+        raise CatalogError(kind="node", name=name, known=[x for n in nodes().values() for x in (n.name, *n.aliases)])
+    return nodes()[found]

@@ -3,13 +3,13 @@
 import statistics
 from functools import lru_cache
 
+from planner.catalog.gpus import gpu as find_gpu
 from planner.catalog.tables import number, rows
 from planner.catalog.types import Price
 
 
 @lru_cache(maxsize=1)
-def prices() -> tuple[Price, ...]:
-    """Every price of a GPU-hour by provider, region and tenure."""
+def _all() -> tuple[Price, ...]:
     out = []
     for r in rows("prices.csv"):
         gpu, count = r.get("gpu_norm") or r["gpu"], number(r, "gpu_count", default=1.0)
@@ -24,6 +24,19 @@ def prices() -> tuple[Price, ...]:
             if usd > 0:
                 out.append(Price(r["provider"], r["instance"], gpu, r["region"], tenure, usd, date, r["source"]))
     return tuple(out)
+
+
+@lru_cache(maxsize=128)
+def prices(gpu: str | None = None) -> tuple[Price, ...]:
+    """Every price of a GPU-hour by provider, region and tenure; of one part when `gpu` (name or alias) is given.
+
+    Raises:
+        CatalogError: an unknown part.
+    """
+    if gpu is None:
+        return _all()
+    wanted = find_gpu(gpu).name
+    return tuple(p for p in _all() if p.gpu == wanted)
 
 
 @lru_cache(maxsize=256)

@@ -3,7 +3,8 @@
 Inside a domain `T = a + v/B + c sqrt(v)` with v the bytes on the wire of a rank (ring counting): judged on whole tables
 left out it errs less than half of a latency-bandwidth fit. Constants by link, operation and ranks stand in
 `data/collective_fits.csv`. Across domains a ring is limited by the slower of the links inside and the NICs that the
-group may use; between exactly two domains a tree with in-switch reduction halves what crosses the NICs (NVLink 4 and later).
+group may use; between exactly two domains a tree with in-switch reduction halves what crosses the NICs (NVLink 4 and
+later).
 """
 
 import csv

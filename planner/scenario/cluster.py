@@ -1,9 +1,10 @@
 """Which machines, how many, and the fabric between them."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from planner.catalog.types import NodeSpec
 from planner.scenario.base import Block
 from planner.scenario.units import BytesPerSecond
 
@@ -31,8 +32,25 @@ class Cluster(Block):
     gpus_per_node_used: int | None = Field(default=None, ge=1)
     """GPUs used of each node; all by default."""
     fabric: Fabric | None = None
-    """Fabric override; null = what the node ships with."""
+    """Fabric override; null = what the node ships with. A word alone is its kind: `fabric: roce`."""
     profile: str | None = None
     """Calibration profile by name or path; null = best known."""
     site: str | None = None
     """Fitted site constants by name or path; null = none."""
+
+    @field_validator("fabric", mode="before")
+    @classmethod
+    def _kind_alone(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
+
+    def problems(self, node: NodeSpec) -> list[tuple[str, str]]:
+        """(key, reason) of every way in which this cluster cannot be built from `node`."""
+        out = []
+        used = self.gpus_per_node_used
+        if used is not None and used > node.gpus_per_node:
+            out.append(("gpus_per_node_used", f"{used} GPUs of a node that has {node.gpus_per_node}"))
+        kind = self.fabric.kind if self.fabric is not None and self.fabric.kind else node.fabric
+        rate = (self.fabric.node_bytes_per_s if self.fabric else None) or node.scaleout_bytes_per_s
+        if self.nodes > 1 and (kind == "none" or rate <= 0):
+            out.append(("nodes", f"{self.nodes} nodes, but {node.name} has no network; give fabric kind and rate"))
+        return out

@@ -26,6 +26,8 @@ def layout_problems(
         out.append(("sequence_parallel", "sequence parallelism splits over tensor ranks: tp is 1"))
     if sequence is not None and sequence % cp:
         out.append(("cp", f"cp {cp} does not divide the sequence of {sequence} tokens"))
+    elif sequence is not None and s.sequence_parallel and sequence // cp % tp:
+        out.append(("sequence_parallel", f"tp {tp} does not divide the {sequence // cp} tokens of a rank"))
     if gpus is not None:
         out += _cluster_problems(s=s, gpus=gpus, global_batch=global_batch, product=tp * pp * cp)
     return out
@@ -41,6 +43,11 @@ def _model_problems(*, s: Strategy, model: ModelSpec, tp: int, pp: int, vpp: int
         out.append(("pp", f"{pp} stages for {model.layers} layers"))
     elif pp * vpp > model.layers + 2:
         out.append(("vpp", f"pp {pp} x vpp {vpp} = {pp * vpp} chunks for {model.layers} layers"))
+    elif vpp > 1 and model.layers % (pp * vpp) and (model.layers + 2) % (pp * vpp):
+        # Megatron places equal chunks only; embedding and head may stand for a layer each (Llama 3, arXiv 2407.21783).
+        valid = [v for v in range(1, model.layers // pp + 1) if not model.layers % (pp * v)]
+        hint = f"; nearest that does: {min(valid, key=lambda v: abs(v - vpp))}" if valid else ""
+        out.append(("vpp", f"vpp {vpp} does not divide {model.layers} layers over {pp} stages evenly{hint}"))
     ep = s.ep or 1
     if ep > 1 and not model.moe_experts:
         out.append(("ep", "the model has no experts"))
@@ -55,11 +62,25 @@ def _cluster_problems(*, s: Strategy, gpus: int, global_batch: int | None, produ
     dp = s.dp or gpus // product
     if dp * product != gpus:
         return [("dp", f"tp x pp x cp x dp = {dp * product}, but the cluster has {gpus} GPUs")]
+    ep = s.ep or 1
+    # Experts spread over the tensor, context and data ranks of one stage.
+    spread = (s.tp or 1) * (s.cp or 1) * dp
+    out = []
+    if ep > 1 and spread % (ep * (s.etp or 1)):
+        out.append(("ep", f"ep {ep} x etp {s.etp or 1} does not divide the {spread} ranks of a stage"))
     if global_batch is None:
-        return []
+        return out
+    return out + _batch_problems(s=s, dp=dp, global_batch=global_batch)
+
+
+def _batch_problems(*, s: Strategy, dp: int, global_batch: int) -> list[tuple[str, str]]:
     if global_batch % dp:
         return [("dp", f"the global batch of {global_batch} sequences does not divide over {dp} data-parallel ranks")]
     local, micro = global_batch // dp, s.micro_batch_sequences
     if micro and local % micro:
         return [("micro_batch_sequences", f"{micro} does not divide the {local} sequences of a data-parallel rank")]
+    # Under a pipeline an open micro-batch is one sequence.
+    count, stages = local // (micro or 1), s.pp or 1
+    if s.schedule == "dualpipev" and count < 2 * stages:
+        return [("schedule", f"dualpipev needs at least {2 * stages} micro-batches, and there are {count}")]
     return []

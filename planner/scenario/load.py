@@ -1,46 +1,25 @@
 """Reading a scenario file: all errors at once, each with file, line, path, reason and nearest valid choice."""
 
 import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from io import StringIO
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.constructor import DuplicateKeyError
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from planner import catalog
 from planner.catalog.errors import CatalogError
-from planner.catalog.types import ModelSpec
+from planner.catalog.types import ModelSpec, NodeSpec
+from planner.scenario.cluster import Cluster
+from planner.scenario.issues import Issue, ScenarioError
 from planner.scenario.layout_checks import layout_problems
-from planner.scenario.scenario import Scenario
+from planner.scenario.model import InlineModel
+from planner.scenario.reader import MAX_BYTES, line_of, plain, read_yaml
+from planner.scenario.scenario import Scenario, model_spec
 from planner.scenario.strategy import Strategy
+from planner.scenario.training import Training
 
-MAX_BYTES = 1 << 20
-MAX_DEPTH = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """One thing wrong with a scenario file."""
-
-    code: str
-    file: str
-    line: int | None
-    path: str
-    message: str
-    nearest: tuple[str, ...] = ()
-
-
-class ScenarioError(ValueError):
-    """Everything that is wrong with a scenario file."""
-
-    def __init__(self, issues: Iterable[Issue]) -> None:
-        self.issues = tuple(sorted(issues, key=lambda i: (i.line or 0, i.path)))
-        super().__init__("; ".join(f"{i.file}:{i.line}: {i.path}: {i.message}" for i in self.issues))
+__all__ = ["Issue", "ScenarioError", "load_scenario", "parse_scenario"]
 
 
 def load_scenario(path: str | Path) -> Scenario:
@@ -53,7 +32,11 @@ def load_scenario(path: str | Path) -> Scenario:
     place = Path(path)
     if place.stat().st_size > MAX_BYTES:
         raise ScenarioError([Issue("size", str(path), None, "", f"larger than {MAX_BYTES} bytes")])
-    return parse_scenario(place.read_text("utf-8", errors="replace"), file=str(path))
+    try:
+        text = place.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ScenarioError([Issue("encoding", str(path), None, "", "not UTF-8 text")]) from error
+    return parse_scenario(text, file=str(path))
 
 
 def parse_scenario(text: str, *, file: str = "<text>") -> Scenario:
@@ -62,75 +45,21 @@ def parse_scenario(text: str, *, file: str = "<text>") -> Scenario:
     Raises:
         ScenarioError: with every problem found.
     """
-    data = _read_yaml(text=text, file=file)
-    issues: list[Issue] = []
+    data, issues = read_yaml(text=text, file=file)
+    tree = plain(data)
+    if "model" in tree:
+        tree["model"] = _beside(tree["model"], file=file)
     scenario: Scenario | None = None
     try:
-        scenario = Scenario.model_validate(_plain(data))
+        scenario = Scenario.model_validate(tree)
     except ValidationError as error:
         issues += [_issue(error=dict(e), data=data, file=file) for e in _meaningful(error)]
-    issues += _name_issues(data=data, file=file)
-    issues += _layout_issues(data=data, file=file, scenario=scenario)
+    model, found = _model(value=tree.get("model"), data=data, file=file)
+    node, more = _node(data=data, file=file)
+    issues += [*found, *more, *_layout_issues(data=data, file=file, model=model, node=node)]
     if issues or scenario is None:
         raise ScenarioError(issues)
     return scenario
-
-
-def _read_yaml(*, text: str, file: str) -> Any:
-    if len(text.encode()) > MAX_BYTES:
-        raise ScenarioError([Issue("size", file, None, "", f"larger than {MAX_BYTES} bytes")])
-    yaml = YAML(typ="rt")
-    yaml.allow_duplicate_keys = False
-    try:
-        # Aliases are refused before construction: nested ones grow without bound.
-        _refuse_aliases(text=text, file=file)
-        data = yaml.load(StringIO(text))
-    except ScenarioError:
-        raise
-    except DuplicateKeyError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        key = str(error.problem).split('"')[1] if '"' in str(error.problem) else ""
-        raise ScenarioError([Issue("duplicate_key", file, line, key, f"key {key!r} is given twice")]) from error
-    except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else None
-        raise ScenarioError(
-            [Issue("yaml", file, line, "", str(error.problem or error.context or "not YAML"))]
-        ) from error
-    except (YAMLError, RecursionError, ValueError) as error:
-        raise ScenarioError([Issue("yaml", file, None, "", f"not YAML: {type(error).__name__}")]) from error
-    if not isinstance(data, Mapping):
-        raise ScenarioError(
-            [Issue("yaml", file, 1, "", "a scenario is a mapping of keys; model, cluster and training are needed")]
-        )
-    return data
-
-
-def _refuse_aliases(*, text: str, file: str) -> None:
-    from ruamel.yaml.events import AliasEvent, MappingEndEvent, MappingStartEvent, SequenceEndEvent, SequenceStartEvent
-
-    depth = 0
-    for event in YAML(typ="rt").parse(StringIO(text)):
-        line = event.start_mark.line + 1
-        if isinstance(event, AliasEvent):
-            raise ScenarioError([Issue("alias", file, line, "", "YAML aliases are not accepted")])
-        if isinstance(event, MappingStartEvent | SequenceStartEvent):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise ScenarioError([Issue("depth", file, line, "", f"nested deeper than {MAX_DEPTH} levels")])
-        elif isinstance(event, MappingEndEvent | SequenceEndEvent):
-            depth -= 1
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, int):
-        return int(value)
-    return float(value) if isinstance(value, float) else str(value) if isinstance(value, str) else value
 
 
 def _meaningful(error: ValidationError) -> list[Any]:
@@ -166,20 +95,6 @@ def _clean(loc: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def _line(data: Any, loc: tuple[Any, ...]) -> int | None:
-    node, line = data, None
-    for key in loc:
-        if isinstance(node, Mapping) and key in node:
-            line = node.lc.key(key)[0] + 1 if hasattr(node, "lc") else line
-            node = node[key]
-        elif isinstance(node, list) and isinstance(key, int) and key < len(node):
-            line = node.lc.item(key)[0] + 1 if hasattr(node, "lc") else line
-            node = node[key]
-        else:
-            return line or (node.lc.line + 1 if hasattr(node, "lc") else None)
-    return line
-
-
 def _issue(*, error: dict[str, Any], data: Any, file: str) -> Issue:
     loc = _clean(error["loc"])
     path = ".".join(str(x) for x in loc)
@@ -196,9 +111,19 @@ def _issue(*, error: dict[str, Any], data: Any, file: str) -> Issue:
         expected = [x.strip(" '\"") for x in str(error["ctx"]["expected"]).replace(" or ", ", ").split(",")]
         nearest = tuple(difflib.get_close_matches(str(error["input"]), expected, n=3, cutoff=0.3))
         message = f"{error['input']!r} is not one of {', '.join(expected)}"
+    elif code == "model_type" and len(loc) == 2 and loc[0] == "strategies":
+        code, written = "strategy", error["input"]
+        message = f"a strategy is a mapping of settings or the word auto (got {_short(written)})"
+        nearest = tuple(difflib.get_close_matches(str(written), ["auto"], n=1, cutoff=0.4))
     else:
-        message = f"{message} (got {error.get('input')!r})"
-    return Issue(code, file, _line(data, loc), path, message, nearest)
+        message = f"{message} (got {_short(error.get('input'))})"
+    return Issue(code, file, line_of(data, loc), path, message, nearest)
+
+
+def _short(value: Any) -> str:
+    """What was written, cut to a length that a message can carry."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _keys_at(loc: tuple[Any, ...]) -> list[str]:
@@ -228,91 +153,91 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     return None
 
 
-def _name_issues(*, data: Any, file: str) -> list[Issue]:
-    """Names that the catalogue does not hold."""
-    out = []
-    cluster = data.get("cluster")
-    if isinstance(cluster, Mapping) and isinstance(cluster.get("node"), str):
-        try:
-            catalog.node(cluster["node"])
-        except CatalogError as error:
-            out.append(
-                Issue("unknown_name", file, _line(data, ("cluster", "node")), "cluster.node", str(error), error.nearest)
-            )
-    name = data.get("model")
-    if isinstance(name, str):
-        try:
-            _spec(name)
-        except CatalogError as error:
-            out.append(Issue("unknown_name", file, _line(data, ("model",)), "model", str(error), error.nearest))
-        except (OSError, ValueError) as error:
-            out.append(Issue("model_file", file, _line(data, ("model",)), "model", str(error)))
-    return out
-
-
-def _spec(name: str) -> ModelSpec:
-    if name.endswith(".json"):
-        from planner.catalog.huggingface import model_from_file
-
-        return model_from_file(name)
-    return catalog.model(name)
-
-
-def _part(kind: type[BaseModel], value: Any) -> Any:
+def _beside(value: Any, *, file: str) -> Any:
+    """A relative config.json is looked for beside the scenario where the working folder has none."""
+    if not isinstance(value, str) or not value.endswith(".json"):
+        return value
+    beside = Path(file).parent / value
     try:
-        return kind.model_validate(_plain(value))
+        return str(beside) if not Path(value).exists() and beside.exists() else value
+    except (OSError, ValueError):
+        return value
+
+
+def _model(*, value: Any, data: Any, file: str) -> tuple[ModelSpec | None, list[Issue]]:
+    """The model's shape; None where it cannot be known."""
+    line = line_of(data, ("model",))
+    try:
+        if isinstance(value, str):
+            return model_spec(value), []
+        if isinstance(value, Mapping):
+            return InlineModel.model_validate(value).spec(), []
+    except CatalogError as error:
+        return None, [Issue("unknown_name", file, line, "model", error.reason, error.nearest)]
+    except ValidationError:
+        return None, []  # pydantic's own pass over the scenario names every field
+    except OSError as error:
+        return None, [Issue("model_file", file, line, "model", f"cannot read {value}: {error.strerror}")]
+    except ValueError as error:
+        return None, [Issue("model_file", file, line, "model", str(error))]
+    return None, []
+
+
+def _node(*, data: Any, file: str) -> tuple[NodeSpec | None, list[Issue]]:
+    """The node type; None where the name is missing or unknown."""
+    cluster = data.get("cluster")
+    name = cluster.get("node") if isinstance(cluster, Mapping) else None
+    if not isinstance(name, str):
+        return None, []
+    try:
+        return catalog.node(name), []
+    except CatalogError as error:
+        line = line_of(data, ("cluster", "node"))
+        return None, [Issue("unknown_name", file, line, "cluster.node", error.reason, error.nearest)]
+
+
+def _known(kind: type[BaseModel], value: Any) -> dict[str, Any]:
+    """Keys of a block that exist, so that a spelling error does not hide a layout error."""
+    return {k: v for k, v in plain(value).items() if k in kind.model_fields} if isinstance(value, Mapping) else {}
+
+
+def _part(kind: type[BaseModel], value: dict[str, Any]) -> Any:
+    try:
+        return kind.model_validate(value)
     except ValidationError:
         return None
 
 
-def _layout_issues(*, data: Any, file: str, scenario: Scenario | None) -> list[Issue]:
-    """Layout checks on every strategy whose own fields are valid, whatever else is wrong."""
-    from planner.scenario.cluster import Cluster
-    from planner.scenario.model import InlineModel
-    from planner.scenario.training import Training
+def _training_field(value: Any, key: str) -> int | None:
+    """One number of the training block, read by itself: the others may be wrong."""
+    found = _known(Training, value)
+    if key not in found:
+        return None
+    part = _part(Training, {"tokens": 1, "sequence_length": 1, "global_batch_sequences": 1, key: found[key]})
+    return None if part is None else int(getattr(part, key))
 
-    try:
-        model = (
-            scenario.model_spec
-            if scenario
-            else (
-                _spec(data["model"])
-                if isinstance(data.get("model"), str)
-                else InlineModel.model_validate(_plain(data.get("model"))).spec()
-            )
-        )
-    except (CatalogError, ValidationError, ValueError, OSError):
-        model = None
-    cluster, training = _part(Cluster, data.get("cluster")), _part(Training, data.get("training"))
-    gpus = None
-    if cluster is not None:
-        try:
-            gpus = cluster.nodes * (cluster.gpus_per_node_used or catalog.node(cluster.node).gpus_per_node)
-        except CatalogError:
-            gpus = None
+
+def _layout_issues(*, data: Any, file: str, model: ModelSpec | None, node: NodeSpec | None) -> list[Issue]:
+    """Cluster and layout checks; on every strategy whose own fields are valid, whatever else is wrong."""
     out = []
+    gpus = None
+    fields = _known(Cluster, data.get("cluster"))
+    cluster = _part(Cluster, fields) or _part(Cluster, {k: v for k, v in fields.items() if k in {"node", "nodes"}})
+    if cluster is not None and node is not None:
+        gpus = cluster.nodes * (cluster.gpus_per_node_used or node.gpus_per_node)
+        for key, message in cluster.problems(node):
+            path = ("cluster", key)
+            out.append(Issue("cluster", file, line_of(data, path), ".".join(path), message))
     strategies = data.get("strategies")
+    batch = _training_field(data.get("training"), "global_batch_sequences")
+    sequence = _training_field(data.get("training"), "sequence_length")
     for name, value in strategies.items() if isinstance(strategies, Mapping) else ():
-        strategy = _part(Strategy, value) if isinstance(value, Mapping) else None
-        if strategy is None:
-            strategy = _lenient(value)
+        strategy = _part(Strategy, _known(Strategy, value)) if isinstance(value, Mapping) else None
         if strategy is None:
             continue
         for key, message in layout_problems(
-            strategy=strategy,
-            model=model,
-            gpus=gpus,
-            global_batch=training.global_batch_sequences if training else None,
-            sequence=training.sequence_length if training else None,
+            strategy=strategy, model=model, gpus=gpus, global_batch=batch, sequence=sequence
         ):
-            loc = ("strategies", name, key) if isinstance(value, Mapping) and key in value else ("strategies", name)
-            out.append(Issue("layout", file, _line(data, loc), f"strategies.{name}.{key}", message))
+            loc = ("strategies", name, key)
+            out.append(Issue("layout", file, line_of(data, loc), f"strategies.{name}.{key}", message))
     return out
-
-
-def _lenient(value: Any) -> Strategy | None:
-    """A strategy without its unknown keys, so that a spelling error does not hide a layout error."""
-    if not isinstance(value, Mapping):
-        return None
-    found: Strategy | None = _part(Strategy, {k: v for k, v in value.items() if k in Strategy.model_fields})
-    return found

@@ -1,8 +1,8 @@
 """A model given inline: the shape fields of a decoder, with documented defaults."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from planner.catalog.types import ModelSpec
 from planner.scenario.base import Block
@@ -47,6 +47,23 @@ class InlineModel(Block):
     """Total width of shared experts."""
     moe_dense_layers: int = Field(default=0, ge=0)
     """Leading layers with a dense MLP."""
+
+    @model_validator(mode="after")
+    def _placeable(self) -> Self:
+        wrong = []
+        if self.head_dim is None and self.hidden % self.heads:
+            wrong.append(f"{self.heads} heads do not divide hidden {self.hidden}, and head_dim is not given")
+        if self.kv_heads and self.heads % self.kv_heads:
+            wrong.append(f"{self.kv_heads} key and value heads do not divide {self.heads} heads")
+        if self.moe_experts and not 1 <= self.moe_topk <= self.moe_experts:
+            wrong.append(f"moe_topk {self.moe_topk} of {self.moe_experts} experts")
+        if self.moe_experts and not self.moe_ffn:
+            wrong.append("moe_ffn, the width of an expert, is needed")
+        if self.moe_dense_layers > self.layers:
+            wrong.append(f"moe_dense_layers {self.moe_dense_layers} of {self.layers} layers")
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
 
     def spec(self) -> ModelSpec:
         """The catalogue shape."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import asdict
 from functools import cached_property
 from typing import Literal
 
@@ -11,14 +12,31 @@ from planner import catalog
 from planner.catalog.types import ModelSpec
 from planner.scenario.base import Block
 from planner.scenario.cluster import Cluster
+from planner.scenario.goals import Goals
 from planner.scenario.model import InlineModel
-from planner.scenario.plans import Goals, Programme, Team
 from planner.scenario.pricing import Pricing
+from planner.scenario.programme import Programme
 from planner.scenario.run import Run
 from planner.scenario.strategy import Strategy
+from planner.scenario.team import Team
 from planner.scenario.training import Training
 
 STACK: dict[str, "Strategy | Literal['auto']"] = {"stack": Strategy(preset="stack")}
+
+
+def model_spec(name: str) -> ModelSpec:
+    """The shape behind a preset's name or the path of a Hugging Face `config.json`.
+
+    Raises:
+        CatalogError: no such preset.
+        ValueError: the file does not describe a model that is known.
+        OSError: the file cannot be read.
+    """
+    if not name.endswith(".json"):
+        return catalog.model(name)
+    from planner.catalog.huggingface import model_from_file
+
+    return model_from_file(name)
 
 
 class Scenario(Block):
@@ -50,11 +68,7 @@ class Scenario(Block):
         """The model's shape."""
         if isinstance(self.model, InlineModel):
             return self.model.spec()
-        if self.model.endswith(".json"):
-            from planner.catalog.huggingface import model_from_file
-
-            return model_from_file(self.model)
-        return catalog.model(self.model)
+        return model_spec(self.model)
 
     @property
     def gpus(self) -> int:
@@ -63,8 +77,11 @@ class Scenario(Block):
         return self.cluster.nodes * per_node
 
     def hash(self) -> str:
-        """Twelve hex digits over all settings."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        """Twelve hex digits over all settings; a model file counts by its content, not by its place."""
+        settings = self.model_dump(mode="json")
+        if isinstance(self.model, str) and self.model.endswith(".json"):
+            settings["model"] = asdict(self.model_spec)
+        text = json.dumps(settings, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def __hash__(self) -> int:

@@ -6,16 +6,21 @@ from planner import catalog
 from planner.catalog.huggingface import model_from_config
 from planner.catalog.prices import prices, rental_price
 from planner.catalog.software import releases, software
+from planner.catalog.tables import rows
 from planner.workload.params import total_params
 
-# Counts printed with two digits, and models whose paper rounds its own widths.
-COARSE = {"gpt3-1.3b", "gpt3-6.7b", "gpt3-13b", "megatron-1.7b", "megatron-3.6b", "megatron-7.5b"}
+# Papers that print two or three digits: ours must round to the very digits printed.
+ROUNDED = {r["name"]: r["params_b"] for r in rows("models.csv") if 0 < len(r["params_b"].replace(".", "")) <= 3}
 
 
 @pytest.mark.parametrize("name", sorted(catalog.published_params()))
 def test_parameters_match_the_published_count(name):
     ours, theirs = total_params(catalog.model(name)), catalog.published_params()[name]
-    assert ours == pytest.approx(theirs, rel=0.03 if name in COARSE else 0.004)
+    if name in ROUNDED:
+        decimals = len(ROUNDED[name].partition(".")[2])
+        assert f"{ours / 1e9:.{decimals}f}" == ROUNDED[name]
+    else:
+        assert ours == pytest.approx(theirs, rel=0.004)
 
 
 def test_every_gpu_has_source_and_positive_figures():
