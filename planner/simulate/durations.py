@@ -127,7 +127,7 @@ def _exchange_s(*, nbytes: float, op: str, axis: str, layout: Layout, machine: M
 def _gradient_buckets(*, dense: float, experts: float, layout: Layout, machine: Machine) -> tuple[float, ...]:
     """Durations of the gradient exchange of one chunk: all-reduce, or reduce-scatter when states are sharded."""
     op = "all_reduce" if layout.zero_stage == 0 else "reduce_scatter"
-    nbytes = dense * layout.gradient_bytes
+    nbytes = dense * layout.gradient_bytes * layout.trained_frac
     if layout.dp * layout.cp == 1 or nbytes <= 0:
         return ()
     n = int(min(MAX_BUCKETS, max(1, round(nbytes / BUCKET_BYTES))))
@@ -136,7 +136,7 @@ def _gradient_buckets(*, dense: float, experts: float, layout: Layout, machine: 
     extra = 0.0
     if experts > 0:
         extra = _exchange_s(
-            nbytes=experts * layout.gradient_bytes, op=op, axis="expert_dp", layout=layout, machine=machine
+            nbytes=experts * layout.gradient_bytes * layout.trained_frac, op=op, axis="expert_dp", layout=layout, machine=machine
         )
     return tuple(one + extra / n for _ in range(n))
 
@@ -144,7 +144,7 @@ def _gradient_buckets(*, dense: float, experts: float, layout: Layout, machine: 
 def _param_gather_s(*, dense: float, experts: float, layout: Layout, machine: Machine) -> float:
     if layout.zero_stage not in {1, 2} or layout.dp * layout.cp == 1:
         return 0.0
-    total = _exchange_s(nbytes=dense * 2.0, op="all_gather", axis="dp", layout=layout, machine=machine)
+    total = _exchange_s(nbytes=dense * 2.0 * layout.trained_frac, op="all_gather", axis="dp", layout=layout, machine=machine)
     if experts > 0:
         total += _exchange_s(nbytes=experts * 2.0, op="all_gather", axis="expert_dp", layout=layout, machine=machine)
     return total
@@ -160,14 +160,14 @@ def _fsdp_blocks(
     def block(*, piece: Piece, params: float, expert_params: float = 0.0) -> FsdpBlock:
         gather = _exchange_s(nbytes=params * 2.0, op="all_gather", axis="shard", layout=layout, machine=machine)
         reduce = _exchange_s(
-            nbytes=params * layout.gradient_bytes, op="reduce_scatter", axis="shard", layout=layout, machine=machine
+            nbytes=params * layout.gradient_bytes * layout.trained_frac, op="reduce_scatter", axis="shard", layout=layout, machine=machine
         )
         if expert_params:
             gather += _exchange_s(
                 nbytes=expert_params * 2.0, op="all_gather", axis="expert_dp", layout=layout, machine=machine
             )
             reduce += _exchange_s(
-                nbytes=expert_params * layout.gradient_bytes,
+                nbytes=expert_params * layout.gradient_bytes * layout.trained_frac,
                 op="reduce_scatter",
                 axis="expert_dp",
                 layout=layout,
@@ -176,7 +176,7 @@ def _fsdp_blocks(
         if sharing > 1:
             # Hybrid sharding: the shard's gradient is all-reduced over its replicas.
             reduce += _exchange_s(
-                nbytes=params * layout.gradient_bytes / layout.sharded_over,
+                nbytes=params * layout.gradient_bytes * layout.trained_frac / layout.sharded_over,
                 op="all_reduce",
                 axis="dp",
                 layout=layout,
@@ -214,7 +214,7 @@ def optimizer_step_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> t
         expert_ranks = (
             max(1.0, layout.dp * layout.cp * layout.tp / (layout.ep * layout.etp)) if layout.zero_stage else 1.0
         )
-        owned = dense / owned_by + experts / min(expert_ranks, owned_by)
+        owned = (dense / owned_by + experts / min(expert_ranks, owned_by)) * layout.trained_frac
         seconds = optimizer_s(
             gpu=machine.gpu, params=owned, bytes_per_param=machine.software.optimizer_bytes_per_param
         ).seconds

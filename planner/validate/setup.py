@@ -259,6 +259,9 @@ def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, as
         vpp = 1
         if pp > 1:
             assumed.append("vpp")
+            if machine.software.framework == "nemo" and model.layers % pp == 0:
+                # Vendor recipes interleave by default: the most chunks, up to six, that divide a stage's layers.
+                vpp = max(v for v in range(1, 7) if (model.layers // pp) % v == 0)
     ep = _whole(row, "ep", 1, assumed) if model.moe_experts else 1
     local = max(1.0, gbs / dp)
     mbs = number(row, "mbs")

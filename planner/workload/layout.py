@@ -61,6 +61,11 @@ class Layout:
         return self.shard_ranks or self.dp * self.cp
 
     @property
+    def trained_frac(self) -> float:
+        """Share of the parameters that have gradients; adapters are about a hundredth of the model."""
+        return 0.01 if self.lora_rank else 1.0
+
+    @property
     def compute_bytes(self) -> int:
         """Bytes of an activation element."""
         return 4 if self.precision in {"fp32", "tf32"} else 2

@@ -78,8 +78,8 @@ def state_bytes(*, params: float, ranks: float, layout: Layout) -> tuple[float, 
     if layout.optimizer == "sgd":
         o = 4.0
     if layout.lora_rank:
-        # Frozen weights carry neither gradients nor states; adapters are about a hundredth of the model.
-        g, o = 0.01 * g, 0.01 * o
+        # Frozen weights carry neither gradients nor states.
+        g, o = layout.trained_frac * g, layout.trained_frac * o
     shard = max(1.0, ranks)
     return (
         params * w / (shard if layout.zero_stage >= 3 else 1),
