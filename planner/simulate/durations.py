@@ -136,7 +136,11 @@ def _gradient_buckets(*, dense: float, experts: float, layout: Layout, machine: 
     extra = 0.0
     if experts > 0:
         extra = _exchange_s(
-            nbytes=experts * layout.gradient_bytes * layout.trained_frac, op=op, axis="expert_dp", layout=layout, machine=machine
+            nbytes=experts * layout.gradient_bytes * layout.trained_frac,
+            op=op,
+            axis="expert_dp",
+            layout=layout,
+            machine=machine,
         )
     return tuple(one + extra / n for _ in range(n))
 
@@ -144,7 +148,9 @@ def _gradient_buckets(*, dense: float, experts: float, layout: Layout, machine: 
 def _param_gather_s(*, dense: float, experts: float, layout: Layout, machine: Machine) -> float:
     if layout.zero_stage not in {1, 2} or layout.dp * layout.cp == 1:
         return 0.0
-    total = _exchange_s(nbytes=dense * 2.0 * layout.trained_frac, op="all_gather", axis="dp", layout=layout, machine=machine)
+    total = _exchange_s(
+        nbytes=dense * 2.0 * layout.trained_frac, op="all_gather", axis="dp", layout=layout, machine=machine
+    )
     if experts > 0:
         total += _exchange_s(nbytes=experts * 2.0, op="all_gather", axis="expert_dp", layout=layout, machine=machine)
     return total
@@ -160,7 +166,11 @@ def _fsdp_blocks(
     def block(*, piece: Piece, params: float, expert_params: float = 0.0) -> FsdpBlock:
         gather = _exchange_s(nbytes=params * 2.0, op="all_gather", axis="shard", layout=layout, machine=machine)
         reduce = _exchange_s(
-            nbytes=params * layout.gradient_bytes * layout.trained_frac, op="reduce_scatter", axis="shard", layout=layout, machine=machine
+            nbytes=params * layout.gradient_bytes * layout.trained_frac,
+            op="reduce_scatter",
+            axis="shard",
+            layout=layout,
+            machine=machine,
         )
         if expert_params:
             gather += _exchange_s(

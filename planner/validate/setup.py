@@ -268,6 +268,10 @@ def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, as
     if mbs is None:
         mbs = 1.0 if pp > 1 else min(local, 1.0 if model.layers * model.hidden > 200_000 else local)
         assumed.append("mbs")
+    if pp > 1 and machine.software.framework == "torchtitan":
+        # These tables print the local batch in this column; the pipeline's micro-batch is not printed.
+        mbs = 1.0
+        assumed.append("mbs")
     zero = number(row, "zero_stage")
     if zero is None:
         zero = 3.0 if machine.software.framework in {"fsdp", "torchtitan", "deepspeed"} else 1.0
@@ -302,6 +306,14 @@ def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, as
     )
 
 
+def _padded(*, model: ModelSpec, framework: str, tp: int) -> ModelSpec:
+    """Megatron-like stacks pad the vocabulary to 128 x tp; NVIDIA's BERT recipe pads to 8."""
+    step = 8 if "bert" in model.name else 0
+    if framework in {"megatron", "megatron-deepspeed", "nemo", "megascale", "deepspeed"}:
+        step = 128 * tp
+    return replace(model, vocab=-(-model.vocab // step) * step) if step else model
+
+
 def setup_of_row(row: Mapping[str, str]) -> Setup:
     """Everything needed to forecast a row.
 
@@ -311,6 +323,7 @@ def setup_of_row(row: Mapping[str, str]) -> Setup:
     assumed: list[str] = []
     model = model_of_row(row, assumed)
     machine, capacity = machine_of_row(row, assumed)
+    model = _padded(model=model, framework=machine.software.framework, tp=int(number(row, "tp") or 1))
     layout = layout_of_row(row, model, machine, assumed)
     memory_layout = layout
     if "recompute" in assumed:
