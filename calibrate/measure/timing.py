@@ -1,6 +1,5 @@
-"""Sound timing on a GPU: graph replay or a prefilled queue so that launch gaps never count, rotated working sets."""
+"""Sound timing: graph replay so that launch gaps never count, working sets beyond the cache, hot and burst states."""
 
-import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -9,31 +8,46 @@ from typing import Any
 import torch
 
 Sample = dict[str, Any]
-Call = Callable[[], Any]
+Measured = tuple[list[float], dict[str, Any]]
 L2_BYTES = 64e6
-SLEEP_CYCLES_PER_S = 1.9e9
+POWER_INSTANT_FIELD = 186
+_nvml: dict[str, Any] = {}
 
 
-def on_gpu() -> bool:
-    """Whether a CUDA device is there; without one every timer falls back to the wall clock."""
-    return torch.cuda.is_available()
+def nvml() -> tuple[Any, Any]:
+    """NVML module and the handle of device 0, or (None, None) where there is none."""
+    if "module" not in _nvml:
+        try:
+            import pynvml
 
-
-def synchronize() -> None:
-    """Wait for the device (nothing to wait for on a CPU)."""
-    if on_gpu():
-        torch.cuda.synchronize()
+            pynvml.nvmlInit()
+            _nvml.update(module=pynvml, handle=pynvml.nvmlDeviceGetHandleByIndex(0))
+        except Exception:
+            _nvml.update(module=None, handle=None)
+    return _nvml["module"], _nvml["handle"]
 
 
 def state() -> dict[str, float | None]:
-    """Clock (MHz), power (W) and temperature (C) now."""
-    if not on_gpu():
+    """Clock (MHz), power (W, instantaneous where the driver gives it) and temperature (C) now."""
+    module, handle = nvml()
+    if module is None or not torch.cuda.is_available():
         return {"clock_mhz": None, "power_w": None, "temp_c": None}
+    try:
+        field = module.nvmlDeviceGetFieldValues(handle, [POWER_INSTANT_FIELD])[0]
+        watts = field.value.uiVal / 1000.0 if field.nvmlReturn == 0 else 0.0
+    except Exception:
+        watts = 0.0
     return {
-        "clock_mhz": float(torch.cuda.clock_rate()),
-        "power_w": torch.cuda.power_draw() / 1000.0,
-        "temp_c": float(torch.cuda.temperature()),
+        "clock_mhz": float(module.nvmlDeviceGetClockInfo(handle, module.NVML_CLOCK_SM)),
+        "power_w": watts or module.nvmlDeviceGetPowerUsage(handle) / 1000.0,
+        "temp_c": float(module.nvmlDeviceGetTemperature(handle, module.NVML_TEMPERATURE_GPU)),
     }
+
+
+def synchronize() -> None:
+    """Drain the device where there is one."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def quantiles(seconds: list[float]) -> dict[str, float]:
@@ -48,111 +62,77 @@ def quantiles(seconds: list[float]) -> dict[str, float]:
 
 
 def sample(
-    *, kind: str, op: str, shape: dict[str, Any], dtype: str, phase: str, measured: dict[str, Any], layout: str = "",
-    heat: str = "hot",
+    *, kind: str, op: str, shape: dict[str, Any], measured: Measured, dtype: str = "", layout: str = "",
+    phase: str = "step", heat: str = "hot", method: str = "graph",
 ) -> Sample:  # fmt: skip
-    """One record of contract 6 from what a timer returned."""
-    times = measured["times"]
-    figures = {k: float(f"{v:.5g}") for k, v in quantiles(times).items()}
+    """One row of the profile."""
+    times, at = measured
     return {
         "kind": kind, "op": op, "shape": shape, "dtype": dtype, "layout": layout, "phase": phase, "state": heat,
-        "method": measured["method"], "n": len(times), **figures, **measured["at"],
+        "method": method, "n": len(times), **quantiles(times), **at,
     }  # fmt: skip
 
 
-def copies_beyond_l2(working_set_bytes: float, *, most: int = 16) -> int:
+def copies_beyond_l2(working_set_bytes: float) -> int:
     """How many input sets to rotate so that none stays in the cache."""
-    return int(min(most, max(1, -(-3 * L2_BYTES // max(working_set_bytes, 1.0)))))
+    return int(min(16, max(1, -(-3 * L2_BYTES // max(working_set_bytes, 1.0)))))
 
 
-def capture(calls: list[Call], *, repeats: int) -> torch.cuda.CUDAGraph:
-    """A graph that holds `repeats` rounds over `calls`, warmed up on a side stream first."""
+def device_time(calls: list[Callable[[], Any]], *, budget_s: float, hot: bool = True) -> Measured:
+    """Seconds of one call on the device: graph replay on a GPU, plain wall clock on a CPU.
+
+    Hot runs for the whole budget and keeps the second half; not hot is a burst after a pause of 0.1 s.
+    """
+    if not torch.cuda.is_available():
+        return wall_time(lambda: [call() for call in calls], budget_s=budget_s, per=len(calls))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(2):
             for call in calls:
                 call()
+        side.synchronize()
+        start = time.perf_counter()
+        for call in calls:
+            call()
+        side.synchronize()
+        once = time.perf_counter() - start
     torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    repeats = max(1, min(64, int(0.008 / once)))
     graph = torch.cuda.CUDAGraph()
-    gc.collect()
     with torch.cuda.graph(graph):
         for _ in range(repeats):
             for call in calls:
                 call()
-    return graph
-
-
-def replay(graph: Any, *, per_replay: int, budget_s: float, warm_s: float = 0.0) -> dict[str, Any]:
-    """Seconds of one call from back-to-back replays; clock and power are read while the device is still at work."""
     graph.replay()
     torch.cuda.synchronize()
-    began = time.perf_counter()
-    graph.replay()
-    torch.cuda.synchronize()
-    once = max(time.perf_counter() - began, 1e-6)
-    for _ in range(min(4000, int(warm_s / once))):
+    if not hot:
+        time.sleep(0.1)
+    times, at, end = [], state(), time.perf_counter() + (budget_s if hot else 0.0)
+    while len(times) < 5 or (time.perf_counter() < end and len(times) < 400):
+        start_event, stop_event = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start_event.record()
         graph.replay()
-    count = int(min(60, max(5, budget_s / once)))
-    inner = max(1, int(budget_s / once / count))
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(count + 1)]
-    marks[0].record()
-    for mark in marks[1:]:
-        for _ in range(inner):
-            graph.replay()
-        mark.record()
-    marks[int(count * 0.7)].synchronize()
-    at = state()
-    torch.cuda.synchronize()
-    times = [a.elapsed_time(b) / 1e3 / per_replay / inner for a, b in zip(marks, marks[1:], strict=False)]
-    return {"times": times, "at": at, "method": "graph"}
+        stop_event.record()
+        if len(times) % 8 == 4:
+            at = state()
+        stop_event.synchronize()
+        times.append(start_event.elapsed_time(stop_event) / 1e3 / (repeats * len(calls)))
+    del graph
+    return (times[len(times) // 2 :] if hot and len(times) >= 10 else times), at
 
 
-def graph_time(
-    calls: list[Call], *, repeats: int = 1, budget_s: float, warm_s: float = 0.0, split: int = 1
-) -> dict[str, Any]:
-    """Device seconds of one call (of one of `split` equal parts of it) by graph replay; wall clock on a CPU."""
-    if not on_gpu():
-        return wall_time(lambda: [call() for call in calls], budget_s=budget_s, split=split * len(calls))
-    graph = capture(calls, repeats=repeats)
-    return replay(graph, per_replay=repeats * len(calls) * split, budget_s=budget_s, warm_s=warm_s)
-
-
-def cold_time(calls: list[Call], *, bursts: int = 5) -> dict[str, Any]:
-    """Device seconds of a short burst after a rest: the clock has not yet come down to the power cap."""
-    if not on_gpu():
-        return wall_time(lambda: [call() for call in calls], budget_s=0.0, split=len(calls))
-    graph = capture(calls, repeats=1)
-    graph.replay()
-    times: list[float] = []
-    at = state()
-    for _ in range(bursts):
-        torch.cuda.synchronize()
-        time.sleep(0.03)
-        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda._sleep(200_000)
-        start.record()
-        graph.replay()
-        stop.record()
-        stop.synchronize()
-        at = state()
-        times.append(start.elapsed_time(stop) / 1e3 / len(calls))
-    return {"times": times, "at": at, "method": "graph"}
-
-
-def queue_time(call: Call, *, calls: int, budget_s: float, head_start_s: float = 0.02) -> dict[str, Any]:
-    """Device seconds of one call; the device sleeps first, so that the host is ahead and launch gaps do not count."""
-    if not on_gpu():
+def queue_time(call: Callable[[], Any], *, calls: int, budget_s: float) -> Measured:
+    """Device seconds of one call with the queue kept full, for code that no graph can hold."""
+    if not torch.cuda.is_available():
         return wall_time(call, budget_s=budget_s)
     for _ in range(2):
         call()
-    times: list[float] = []
-    at = state()
-    end = time.perf_counter() + budget_s
-    while len(times) < 5 or (time.perf_counter() < end and len(times) < 60):
-        torch.cuda.synchronize()
+    torch.cuda.synchronize()
+    times, at, end = [], state(), time.perf_counter() + budget_s
+    while len(times) < 3 or (time.perf_counter() < end and len(times) < 50):
         start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda._sleep(int(head_start_s * SLEEP_CYCLES_PER_S))
         start.record()
         for _ in range(calls):
             call()
@@ -160,37 +140,32 @@ def queue_time(call: Call, *, calls: int, budget_s: float, head_start_s: float =
         at = state()
         stop.synchronize()
         times.append(start.elapsed_time(stop) / 1e3 / calls)
-    return {"times": times, "at": at, "method": "queue"}
+    return times, at
 
 
-def wall_time(call: Call, *, budget_s: float, split: int = 1) -> dict[str, Any]:
-    """Wall seconds of one call with the device synchronised after each (host included)."""
-    call()
+def wall_time(call: Callable[[], Any], *, budget_s: float, per: int = 1) -> Measured:
+    """Wall seconds of one call, the device drained after each."""
+    for _ in range(2):
+        call()
     synchronize()
-    times: list[float] = []
-    end = time.perf_counter() + budget_s
-    while len(times) < 5 or (time.perf_counter() < end and len(times) < 200):
+    times, end = [], time.perf_counter() + budget_s
+    while len(times) < 5 or (time.perf_counter() < end and len(times) < 400):
         start = time.perf_counter()
         call()
         synchronize()
-        times.append((time.perf_counter() - start) / split)
-    return {"times": times, "at": state(), "method": "wall"}
+        times.append((time.perf_counter() - start) / per)
+    return times, state()
 
 
-def host_time(call: Call, *, budget_s: float, split: int = 1, before: Call | None = None) -> dict[str, Any]:
-    """Seconds the host needs to issue one call; the device is drained before each, so the queue never blocks."""
+def host_time(call: Callable[[], Any], *, budget_s: float, per: int = 1) -> Measured:
+    """Seconds the host needs to issue one call; the device is drained before each so that the queue never blocks."""
     for _ in range(3):
-        if before is not None:
-            before()
         call()
-    times: list[float] = []
-    end = time.perf_counter() + budget_s
-    while len(times) < 5 or (time.perf_counter() < end and len(times) < 100):
-        if before is not None:
-            before()
+    times, end = [], time.perf_counter() + budget_s
+    while len(times) < 5 or (time.perf_counter() < end and len(times) < 400):
         synchronize()
         start = time.perf_counter()
         call()
-        times.append((time.perf_counter() - start) / split)
+        times.append((time.perf_counter() - start) / per)
     synchronize()
-    return {"times": times, "at": state(), "method": "wall"}
+    return times, state()

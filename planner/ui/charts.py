@@ -117,7 +117,7 @@ def breakdown_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str) ->
     ).properties(height=alt.Step(STEP))
 
 
-def memory_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str) -> alt.LayerChart:
+def memory_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str) -> Any:
     """Stacked bars of the fullest GPU, with a rule at its capacity."""
     rows = memory_rows(documents=documents, lang=lang)
     bars = _bars(
@@ -145,7 +145,7 @@ def memory_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str) -> al
     return alt.layer(bars, rule, words).properties(height=alt.Step(STEP))
 
 
-def scaling_chart(*, points: Sequence[Mapping[str, Any]], names: Sequence[str], lang: str) -> alt.LayerChart:
+def scaling_chart(*, points: Sequence[Mapping[str, Any]], names: Sequence[str], lang: str) -> Any:
     """Tokens per second per GPU against GPUs, a line per strategy.
 
     Args:
