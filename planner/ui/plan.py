@@ -52,8 +52,8 @@ def settings(*, preset: str, scenario: Scenario, lang: str) -> Scenario:
             )
             tp = st.select_slider(t("tp", lang), tps, value=strategy.tp or 1, key=f"tp-{preset}")
             pp = st.select_slider(t("pp", lang), pps, value=strategy.pp or 1, key=f"pp-{preset}")
-            size: int | str = strategy.micro_batch_sequences or work.AUTO
-            redo: str = strategy.recompute or work.AUTO
+            size: Any = strategy.micro_batch_sequences or work.AUTO
+            redo: Any = strategy.recompute or work.AUTO
             sizes = MICRO if size in MICRO else (*MICRO, size)
             micro = st.selectbox(t("micro", lang), sizes, index=sizes.index(size), key=f"micro-{preset}")
             recompute = st.selectbox(
