@@ -43,7 +43,8 @@ def settings(*, preset: str, scenario: Scenario, lang: str) -> Scenario:
         own = scenario.training.global_batch_sequences
         batch = int(st.number_input(t("batch", lang), 1, 1 << 20, own, step=max(1, own // 4), key=f"batch-{preset}"))
         name = work.editable(scenario)
-        tp, pp, micro, recompute = 1, 1, work.AUTO, work.AUTO
+        tp, pp, recompute = 1, 1, work.AUTO
+        micro: Any = work.AUTO
         strategy = scenario.strategies[name] if name else None
         if name and isinstance(strategy, Strategy):
             st.subheader(t("edit", lang, name=name))
