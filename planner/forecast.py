@@ -164,6 +164,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
             )
         )
     outcome = run_and_bill(scenario=scenario, strategy=strategy, resolved=resolved, answer=answer, sigma=sigma)
+    warnings = outcome.warnings + _ignored(strategy=strategy)
     lines += outcome.lines
     document = _document(
         scenario=scenario,
@@ -174,9 +175,17 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
         outcome=outcome.document,
         scaling={"value": efficiency, "kind": "weak", "reference_gpus": smallest[0] if smallest else None},
         lines=lines,
-        warnings=outcome.warnings,
+        warnings=warnings,
     )
-    return Forecast(name, resolved, answer, tuple(lines), outcome.warnings, document)
+    return Forecast(name, resolved, answer, tuple(lines), warnings, document)
+
+
+def _ignored(*, strategy: Strategy) -> tuple[str, ...]:
+    """A word on every key that is accepted but does not act on the forecast yet."""
+    keys = ["optimisations"] if strategy.optimisations else []
+    if strategy.overlap is not None:
+        keys += [f"overlap.{k}" for k in ("pp", "ep") if getattr(strategy.overlap, k) is not None]
+    return tuple(f"{key} is not modelled yet and changes nothing" for key in keys)
 
 
 def worst_label(answer: StepAnswer) -> str:
