@@ -1,0 +1,146 @@
+"""`calibrate`: measure the local GPU, look at a profile, compare two, take over nccl-tests."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from calibrate.compare import compare
+from calibrate.nccl import NcclError, parse_nccl
+from planner.profile.load import MAX_BYTES, ProfileError, load_profile, parse_profile
+from planner.profile.schema import Profile, Sample
+
+main = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
+taking_over = typer.Typer(no_args_is_help=True, help="Take over measurements of other tools.")
+main.add_typer(taking_over, name="import")
+out = Console()
+
+
+def _load(name: str) -> Profile:
+    try:
+        return load_profile(name)
+    except ProfileError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+@main.command()
+def run(
+    *,
+    path: Annotated[Path, typer.Option("--out", help="Profile to write.")] = Path("profile.json"),
+    quick: Annotated[bool, typer.Option(help="At most 2 minutes instead of 10.")] = False,
+    seconds: Annotated[float | None, typer.Option(min=1.0, help="Another limit.")] = None,
+) -> None:
+    """Measure this machine (needs torch); the file is renewed as samples come in."""
+    mode = "quick" if quick else "full"
+    limit_s = seconds or (120.0 if quick else 600.0)
+    command = [sys.executable, "-m", "calibrate.measure", "--out", str(path), "--mode", mode, "--seconds", str(limit_s)]
+    raise typer.Exit(subprocess.run(command, check=False).returncode)  # noqa: S603
+
+
+def _figure(s: Sample) -> str:
+    if s.kind == "matmul" and {"m", "n", "k"} <= s.shape.keys() and s.p50_s > 0:
+        return f"{2 * s.shape['m'] * s.shape['n'] * s.shape['k'] / s.p50_s / 1e12:.0f} TFLOP/s"
+    if s.kind in ("memory", "hostlink") and "bytes" in s.shape and s.p50_s > 0:
+        return f"{s.shape['bytes'] / s.p50_s / 1e9:.0f} GB/s"
+    return f"{s.power_w:.0f} W" if s.kind == "power" and s.power_w is not None else ""
+
+
+@main.command()
+def show(
+    *,
+    profile: Annotated[str, typer.Argument(help="Shipped name or path.")],
+    kind: Annotated[str | None, typer.Option(help="List the samples of one kind.")] = None,
+) -> None:
+    """What a profile holds."""
+    p = _load(profile)
+    driver, state = p.software.driver or "unknown", "complete" if p.run.complete else "not complete"
+    out.print(f"{p.device.name}, driver {driver}, torch {p.software.torch}", markup=False, highlight=False)
+    out.print(f"{p.run.mode}, {p.run.seconds:.0f} s, {state}", markup=False, highlight=False)
+    for warning in p.run.warnings:
+        out.print(f"warning: {warning}", style="yellow", markup=False, highlight=False)
+    if kind is None:
+        table = Table("kind", "samples", "sessions")
+        for name, count in sorted(Counter(s.kind for s in p.samples).items()):
+            table.add_row(name, str(count), str(len({s.session for s in p.samples if s.kind == name})))
+        out.print(table)
+        return
+    table = Table("op", "shape", "dtype", "layout", "phase", "state", "P50 ms", "P10-P90", "figure")
+    for s in p.samples:
+        if s.kind == kind:
+            shape = " ".join(f"{k}={v}" for k, v in s.shape.items())
+            spread = f"{(s.p90_s - s.p10_s) / s.p50_s:.1%}" if s.p50_s > 0 else ""
+            table.add_row(s.op, shape, s.dtype, s.layout, s.phase, s.state, f"{s.p50_s * 1e3:.4g}", spread, _figure(s))
+    out.print(table)
+
+
+@main.command()
+def diff(*, first: Annotated[str, typer.Argument()], second: Annotated[str, typer.Argument()]) -> None:
+    """The samples that both profiles hold, second against first, and how many repeat within what is allowed."""
+    rows = compare(first=_load(first), second=_load(second))
+    if not rows:
+        out.print("no sample is in both profiles")
+        raise typer.Exit(1)
+    table = Table("kind", "in both", "median ratio", "worst ratio", "allowed", "within")
+    for r in rows:
+        table.add_row(r.kind, str(r.count), f"{r.median_ratio:.3f}", f"{r.worst_ratio:.3f}", f"{r.allowed:.0%}",
+                      f"{r.within}/{r.count}")  # fmt: skip
+    out.print(table)
+    inside, count = sum(r.within for r in rows), sum(r.count for r in rows)
+    out.print(f"{inside} of {count} samples ({inside / count:.0%}) repeat within what is allowed", highlight=False)
+
+
+@taking_over.command("nccl-tests")
+def nccl_tests(
+    *,
+    source: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Output of an nccl-tests program.")],
+    into: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Profile that receives the samples.")],
+    op: Annotated[str | None, typer.Option(help="all_reduce, all_gather, ... where the output does not say.")] = None,
+    ranks: Annotated[int | None, typer.Option(min=1, help="Where the output does not say.")] = None,
+) -> None:
+    """Add the rows of nccl-tests (text or JSON) to a profile as samples of a new session."""
+    profile = _load(str(into))
+    session = max((s.session for s in profile.samples), default=0) + 1
+    try:
+        samples = parse_nccl(source.read_text("utf-8", errors="replace"), op=op, ranks=ranks, session=session)
+    except NcclError as error:
+        raise typer.BadParameter(f"{source}: {error}") from error
+    data: dict[str, Any] = json.loads(into.read_text("utf-8"))
+    data["samples"] += samples
+    text = json.dumps(data, separators=(",", ":"))
+    if len(text.encode()) > MAX_BYTES:
+        raise typer.BadParameter(f"{into} would be larger than {MAX_BYTES} bytes")
+    try:
+        parse_profile(text, source=str(into))
+    except ProfileError as error:
+        raise typer.BadParameter(str(error)) from error
+    temporary = into.with_suffix(".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(into)
+    out.print(f"{len(samples)} samples added as session {session}", highlight=False)
+
+
+def entry() -> None:
+    """Run the command line; wrong usage and unreadable input end with code 1, an interruption with 130."""
+    try:
+        code = main(standalone_mode=False)
+    except typer.Exit as done:
+        raise SystemExit(done.exit_code) from None
+    except (KeyboardInterrupt, typer.Abort):
+        raise SystemExit(130) from None
+    except Exception as error:
+        text = getattr(error, "format_message", None)
+        if not callable(text):
+            raise
+        sys.stderr.write(f"error: {text()}\n")
+        raise SystemExit(1) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    entry()

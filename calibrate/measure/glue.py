@@ -1,0 +1,98 @@
+"""Glue kernels three ways: eager, compiled, Triton; a Triton kernel is timed only after its numerical gate."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from calibrate.kernels import cross_entropy, rmsnorm, swiglu
+from calibrate.measure.sampling import Sample, device_time, sample
+
+
+class GateError(RuntimeError):
+    """A kernel whose result is wrong is not timed."""
+
+
+def _fresh() -> None:
+    """Forget earlier shapes: a second shape would be compiled with dynamic sizes, which is slower."""
+    torch._dynamo.reset()
+
+
+def _time(op: str, shape: dict[str, Any], ways: dict[str, Callable[[], Any]], gates: list[Any]) -> list[Sample]:
+    failed = [f"{g.name}: {g.error:.2g} > {g.limit:.2g}" for g in gates if not g.passed]
+    out = []
+    for way, call in ways.items():
+        if way == "triton" and failed:
+            continue
+        out.append(
+            sample(
+                kind="memory",
+                op=f"glue_{op}",
+                shape=shape,
+                dtype="bf16",
+                layout=way,
+                phase="fwd",
+                measured=device_time([call], budget_s=0.15),
+            )
+        )
+    if failed:
+        raise GateError("; ".join(failed))
+    return out
+
+
+def _rmsnorm(rows: int, width: int) -> list[Sample]:
+    _fresh()
+    x = torch.randn(rows, width, device="cuda", dtype=torch.bfloat16)
+    w = torch.randn(width, device="cuda", dtype=torch.bfloat16)
+    fast = torch.compile(lambda: rmsnorm.reference(x, w))
+    ways = {
+        "eager": lambda: rmsnorm.reference(x, w),
+        "library": lambda: F.rms_norm(x, (width,), w),
+        "compiled": fast,
+        "triton": lambda: rmsnorm.rmsnorm(x, w),
+    }
+    shape = {"rows": rows, "width": width, "bytes": 4 * rows * width}
+    return _time("rmsnorm", shape, ways, [rmsnorm.gate(rows=rows, width=width, dtype=torch.bfloat16)])
+
+
+def _swiglu(rows: int, width: int) -> list[Sample]:
+    _fresh()
+    x = torch.randn(rows, 2 * width, device="cuda", dtype=torch.bfloat16)
+
+    def plain() -> torch.Tensor:
+        gate, up = x.chunk(2, -1)
+        return F.silu(gate) * up
+
+    ways = {"eager": plain, "compiled": torch.compile(plain), "triton": lambda: swiglu.swiglu(x)}
+    shape = {"rows": rows, "width": width, "bytes": 6 * rows * width}
+    return _time("swiglu", shape, ways, [swiglu.gate(rows=rows, width=width, dtype=torch.bfloat16)])
+
+
+def _cross_entropy(rows: int, vocab: int) -> list[Sample]:
+    _fresh()
+    x = torch.randn(rows, vocab, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    targets = torch.randint(0, vocab, (rows,), device="cuda")
+    logits = x.detach().clone()
+
+    def loss(z: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(z.float(), targets)
+
+    fast = torch.compile(loss)
+    ways = {
+        "eager": lambda: torch.autograd.grad(loss(x), x),
+        "compiled": lambda: torch.autograd.grad(fast(x), x),
+        "triton": lambda: cross_entropy.cross_entropy_(logits, targets),
+    }
+    shape = {"rows": rows, "vocab": vocab, "bytes": 6 * rows * vocab}
+    return _time("cross_entropy", shape, ways, cross_entropy.gate(rows=256, vocab=vocab, dtype=torch.bfloat16))
+
+
+def glue_jobs() -> Iterator[tuple[str, str, Callable[[], list[Sample]]]]:
+    """The jobs of the `glue` group."""
+    for rows, width in ((16384, 4096), (32768, 4096)):  # working sets well beyond the cache
+        yield "glue", f"rmsnorm {rows}x{width}", partial(_rmsnorm, rows, width)
+        yield "glue", f"swiglu {rows}x{2 * width}", partial(_swiglu, rows, 2 * width)
+    for rows, vocab in ((4096, 50304), (4096, 50257), (4096, 128256)):
+        yield "glue", f"cross entropy {rows}x{vocab}", partial(_cross_entropy, rows, vocab)
