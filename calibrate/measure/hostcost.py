@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,6 +11,12 @@ import torch.nn.functional as F
 from calibrate.measure.sampling import Sample, host_time, sample, wall_time
 
 REPEAT = 20
+
+
+def _synchronise(*, on_cuda: bool) -> None:
+    for _ in range(REPEAT):
+        if on_cuda:
+            torch.cuda.synchronize()
 
 
 def _operators(device: str, dtype: torch.dtype) -> dict[str, tuple[Callable[..., Any], list[torch.Tensor]]]:
@@ -72,7 +79,7 @@ def dispatch_samples(*, device: str = "cuda", budget_s: float = 0.04) -> list[Sa
     calls: tuple[tuple[str, Callable[[], Any], int], ...] = (
         ("raw_launch", lambda: [x.add_(0.0) for _ in range(REPEAT)], REPEAT),
         ("sync_read", lambda: [x[0].item() for _ in range(REPEAT)], REPEAT),
-        ("empty_sync", lambda: [x.is_cuda and torch.cuda.synchronize() for _ in range(REPEAT)], REPEAT),
+        ("empty_sync", partial(_synchronise, on_cuda=x.is_cuda), REPEAT),
         ("python_gc", gc.collect, 1),
     )
     for op, single, per in calls:
