@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from calibrate.compare import compare
 from calibrate.nccl import NcclError, parse_nccl
@@ -70,7 +70,9 @@ def show(
             table.add_row(name, str(count), str(len({s.session for s in p.samples if s.kind == name})))
         out.print(table)
         return
-    table = Table("op", "shape", "dtype", "layout", "phase", "state", "P50 ms", "P10-P90", "figure")
+    table = Table(
+        "op", "shape", "dtype", "layout", "phase", "state", "P50 ms", "P10-P90", Column("figure", no_wrap=True)
+    )
     for s in p.samples:
         if s.kind == kind:
             shape = " ".join(f"{k}={v}" for k, v in s.shape.items())

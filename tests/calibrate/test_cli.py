@@ -80,3 +80,15 @@ def test_diff_counts_what_repeats(tmp_path):
     same, slow = profile_file(tmp_path), profile_file(tmp_path, "slow.json", scale=2.0)
     assert "(100%)" in CliRunner().invoke(main, ["diff", "h200-sxm", str(same)]).output
     assert "(0%)" in CliRunner().invoke(main, ["diff", "h200-sxm", str(slow)]).output
+
+
+@pytest.mark.parametrize("words", [["show", "no-such"], ["--no-such-flag"], ["import", "nccl-tests", "no-such.log"]])
+def test_wrong_usage_ends_with_one(monkeypatch, words):
+    import sys
+
+    from calibrate.cli import entry
+
+    monkeypatch.setattr(sys, "argv", ["calibrate", *words])
+    with pytest.raises(SystemExit) as stop:
+        entry()
+    assert stop.value.code == 1
