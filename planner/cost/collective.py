@@ -2,29 +2,34 @@
 
 Inside a domain `T = a + v/B + c sqrt(v)` with v the bytes on the wire of a rank (ring counting): judged on whole tables
 left out it errs less than half of a latency-bandwidth fit. Constants by link, operation and ranks stand in
-`data/collective_fits.csv`. Across domains a ring is limited by the slower of the links inside and the NICs that the
-group may use; between exactly two domains a tree with in-switch reduction halves what crosses the NICs (NVLink 4 and
-later).
+`data/collective_fits.csv`. Across domains see `planner.cost.network`.
 """
 
 import csv
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
+from planner.cost.network import (
+    BASE_S,
+    STEP_IN_S,
+    WIRE,
+    Fabric,
+    Inside,
+    across_s,
+    fabric_of,
+    shipped_fabrics,
+    wire_bytes,
+)
 from planner.cost.types import Estimate, Group, Network
 
-WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
-SIBLINGS = {
-    "all_reduce": ("all_reduce", "reduce_scatter", "all_gather"),
-    "all_gather": ("all_gather", "reduce_scatter", "all_to_all", "all_reduce"),
-    "reduce_scatter": ("reduce_scatter", "all_gather", "all_to_all", "all_reduce"),
-    "all_to_all": ("all_to_all", "all_gather", "reduce_scatter", "all_reduce"),
-    "broadcast": ("all_gather", "reduce_scatter", "all_reduce"),
-    "send_recv": ("all_gather", "reduce_scatter", "all_reduce"),
-}
-# Data-sheet rate per direction of each link, to transfer curves between links.
+__all__ = ["OPS", "WIRE", "Curve", "collective_s", "wire_bytes"]
+
+OPS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
+IN_SWITCH_OP = "all_reduce_in_switch"
+# Data-sheet rate per direction of each link, the reference of its curves.
 LINK_BYTES_PER_S = {
     "nvlink1": 80e9,
     "nvlink2": 150e9,
@@ -35,18 +40,40 @@ LINK_BYTES_PER_S = {
     "pcie": 31.5e9,
     "pcie5": 63e9,
 }
+PCIE5_FROM_BYTES_PER_S = 45e9  # between the two generations
 IN_SWITCH = {"nvlink4", "nvlink5"}
-STEP_IN_S = 0.95e-6  # one more rank in a ring inside a domain: 5.1, 7.1, 11 us at 2, 4, 8 ranks of NVLink 4
-# Bus bandwidth over that at four ranks, mean of the measured links; all-reduce over eight uses in-switch reduction.
-RANK_SHAPE = {2: 0.80, 4: 1.0, 8: 1.04}
-RANK_SHAPE_REDUCE = {2: 0.88, 4: 1.0, 8: 1.02}
-RANK_SHAPE_IN_SWITCH = {2: 0.88, 4: 1.0, 8: 1.28}
-OTHER = "nvlink4"
+IN_SWITCH_FROM = 6  # ranks: over 5 of 8 B200 the ring is still chosen (678 GB/s with and without), over 6 not (778)
+RING_ONLY = "-ring"  # suffix of a link whose in-switch reduction is off
+ANCHORS = (2, 4, 8)
+SWITCH_STEP_S = 1e-6  # doubling the ranks of a switched domain beyond eight
+# NVLink rings change protocol (low-latency to simple) once a rank's chunk passes this many bytes; the start-up then
+# costs more by the share below. Seen in every ring table; all-to-all, PCIe and in-switch reduction show no such step.
+PROTOCOL_CHUNK_BYTES = 1.2e6  # at 900 GB/s, in proportion to the rate of the link
+PROTOCOL_SHARE = 0.6
+PROTOCOL_POWER = 3.0
+RING_OPS = {"all_reduce", "all_gather", "reduce_scatter"}
+MEASURED_WITHIN = 0.1  # a link rate this close to the reference is the same link
+P2P_SHARE = 0.8
+
+
+def protocol_wire_bytes(*, op: str, size: int, link: str, link_bytes_per_s: float) -> float:
+    """Bytes on the wire at which a ring changes protocol; 0 where it does not."""
+    if op not in RING_OPS or not link.startswith("nvlink"):
+        return 0.0
+    chunk = PROTOCOL_CHUNK_BYTES * link_bytes_per_s / LINK_BYTES_PER_S["nvlink5"]
+    return chunk * WIRE[op] * (size - 1)
+
+
+def protocol_factor(*, wire: float, change_at: float) -> float:
+    """What the start-up costs at a size, over that of small messages: a smooth step, so that time grows with bytes."""
+    if change_at <= 0 or wire <= 0:
+        return 1.0
+    return 1.0 + PROTOCOL_SHARE / (1.0 + math.pow(change_at / wire, PROTOCOL_POWER))
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Seconds of v wire bytes: a + v/b + c sqrt(v)."""
+    """Seconds of v wire bytes: a + v/b + c sqrt(v), the start-up a with its step at the change of protocol."""
 
     a_s: float
     bytes_per_s: float
@@ -54,69 +81,153 @@ class Curve:
     label: str
     spread_frac: float
     source: str
+    protocol_wire_bytes: float = 0.0  # where the protocol changes; 0 = nowhere
 
-    def seconds(self, wire_bytes: float) -> float:
+    def seconds(self, wire: float) -> float:
         """Duration for a rank's bytes on the wire."""
-        return self.a_s + wire_bytes / self.bytes_per_s + self.c_s * math.sqrt(wire_bytes)
+        start = self.a_s * protocol_factor(wire=wire, change_at=self.protocol_wire_bytes)
+        return start + wire / self.bytes_per_s + self.c_s * math.sqrt(wire)
 
 
-@lru_cache(maxsize=4)
-def _table(name: str) -> tuple[dict[str, str], ...]:
-    return tuple(csv.DictReader(files("planner.cost").joinpath(f"data/{name}").read_text("utf-8").splitlines()))
+Curves = Mapping[tuple[str, str, int], Curve]
 
 
-def wire_bytes(*, op: str, payload_bytes: float, size: int) -> float:
-    """Bytes a rank sends, ring counting (nccl-tests bus bandwidth factors)."""
-    return payload_bytes * WIRE.get(op, 1.0) * ((size - 1) / size if op in WIRE else 1.0)
+def curves_of(text: str) -> dict[tuple[str, str, int], Curve]:
+    """Curves from the text of a table, by link, operation and ranks."""
+    return {
+        (r["link"], r["op"], int(r["ranks"])): Curve(
+            float(r["a_us"]) * 1e-6,
+            float(r["b_gbs"]) * 1e9,
+            float(r["c_us"]) * 1e-6,
+            r["label"],
+            float(r["spread"]),
+            r["source"],
+        )
+        for r in csv.DictReader(text.splitlines())
+    }
 
 
-def _shape(op: str, ranks: int, link: str) -> float:
-    """How bus bandwidth varies with ranks; beyond eight it stays."""
-    table = RANK_SHAPE
-    if op == "all_reduce":
-        table = RANK_SHAPE_IN_SWITCH if link in IN_SWITCH else RANK_SHAPE_REDUCE
-    if link.startswith("pcie"):
-        return 1.0
-    return table[min(table, key=lambda n: (abs(math.log2(n / ranks)), n))]
+@lru_cache(maxsize=1)
+def shipped_curves() -> Curves:
+    """The packaged curves."""
+    return curves_of(files("planner.cost").joinpath("data/collective_fits.csv").read_text("utf-8"))
 
 
-@lru_cache(maxsize=4096)
-def domain_curve(*, op: str, size: int, link: str, link_bytes_per_s: float) -> Curve:
-    """The curve inside a scale-up domain: the nearest measured rank count and operation of the link."""
-    # PCIe generation 5 cards have tables of their own; 45 GB/s lies between the two generations.
-    named = "pcie5" if link == "pcie" and link_bytes_per_s > 45e9 else link
-    rows = [r for r in _table("collective_fits.csv") if r["link"] == named]
-    transferred = not rows
-    if transferred:
-        rows = [r for r in _table("collective_fits.csv") if r["link"] == OTHER]
-    choices = SIBLINGS[op]
-    usable = [r for r in rows if r["op"] in choices]
-    best = min(usable, key=lambda r: (abs(math.log2(int(r["ranks"]) / size)) + 2 * choices.index(r["op"]), r["ranks"]))
-    reference = LINK_BYTES_PER_S[OTHER if transferred else named]
-    ratio = link_bytes_per_s / reference if transferred else min(1.0, link_bytes_per_s / reference)
-    exact = int(best["ranks"]) == size and best["op"] == op and not transferred
-    ranks = int(best["ranks"])
-    a = max(3e-6, float(best["a_us"]) * 1e-6 + STEP_IN_S * (size - ranks) * (1.8 if op == "all_reduce" else 1))
-    rate = float(best["b_gbs"]) * 1e9 * ratio * _shape(op, size, named) / _shape(best["op"], ranks, named)
+def curve_link(*, link: str, link_bytes_per_s: float) -> tuple[str, bool]:
+    """Name of the link whose curves serve, and whether in-switch reduction is off."""
+    ring = link.endswith(RING_ONLY)
+    name = link.removesuffix(RING_ONLY)
+    if name == "pcie":
+        return ("pcie5" if link_bytes_per_s > PCIE5_FROM_BYTES_PER_S else "pcie"), ring
+    if name in LINK_BYTES_PER_S and name != "nvlink1":
+        return name, ring
+    if name == "nvlink1":
+        return "nvlink2", ring
+    return ("pcie5" if link_bytes_per_s < 100e9 else "nvlink3"), ring
+
+
+def switched(*, op: str, size: int, link: str, ring_only: bool) -> bool:
+    """Whether the library reduces in the switch."""
+    return op == "all_reduce" and link in IN_SWITCH and size >= IN_SWITCH_FROM and not ring_only
+
+
+def anchor_weights(size: int) -> list[tuple[int, float]]:
+    """Measured rank counts and their weights, linear in the logarithm; beyond the ends the end."""
+    x = math.log2(min(max(size, ANCHORS[0]), ANCHORS[-1]))
+    low = max(n for n in ANCHORS if math.log2(n) <= x + 1e-12)
+    high = min(n for n in ANCHORS if math.log2(n) >= x - 1e-12)
+    if low == high:
+        return [(low, 1.0)]
+    share = (x - math.log2(low)) / (math.log2(high) - math.log2(low))
+    return [(low, 1.0 - share), (high, share)]
+
+
+def mesh_factor(*, link: str, size: int) -> float:
+    """Share of a GPU's links that a group uses: on a point-to-point mesh only those to its members."""
+    return (min(size, 8) - 1) / 7 if link == "xgmi" else 1.0
+
+
+def extra_latency_s(*, op: str, size: int) -> float:
+    """Latency of ranks beyond the largest measured count."""
+    if op == IN_SWITCH_OP:
+        return SWITCH_STEP_S * math.log2(max(1.0, size / ANCHORS[-1]))
+    return STEP_IN_S * max(0, size - ANCHORS[-1]) * (2 if op == "all_reduce" else 1)
+
+
+def curve_wire_bytes(*, op: str, payload_bytes: float, size: int) -> float:
+    """Bytes on the wire; with in-switch reduction up to eight ranks they do not grow with the ranks."""
+    if op == IN_SWITCH_OP:
+        return wire_bytes(op="all_reduce", payload_bytes=payload_bytes, size=max(ANCHORS[-1], size))
+    return wire_bytes(op=op, payload_bytes=payload_bytes, size=size)
+
+
+def domain_curve(
+    *, op: str, size: int, link: str, link_bytes_per_s: float, curves: Curves, in_switch: bool
+) -> tuple[Curve, str]:
+    """The curve inside a scale-up domain and the operation it counts wire bytes for."""
+    name, ring_only = curve_link(link=link, link_bytes_per_s=link_bytes_per_s)
+    kind = op
     if op in {"send_recv", "broadcast"}:
-        rate = min(rate, 0.8 * link_bytes_per_s)
-    label = "transferred" if transferred else "published" if exact else "fitted"
-    spread = float(best["spread"]) * (1 if exact else 2)
-    return Curve(a, rate, float(best["c_us"]) * 1e-6 / math.sqrt(max(ratio, 1e-3)), label, spread, best["source"])
+        kind = "all_gather"
+    if in_switch and switched(op=op, size=size, link=name, ring_only=ring_only):
+        kind = IN_SWITCH_OP
+    ranks = 2 if op == "send_recv" else size
+    weights = [(ANCHORS[-1], 1.0)] if kind == IN_SWITCH_OP else anchor_weights(ranks)
+    parts = [(curves[(name, kind, n)], w) for n, w in weights]
+    ratio = link_bytes_per_s / LINK_BYTES_PER_S[name]
+    if link == "pcie":
+        ratio = min(1.0, ratio)  # generations have curves of their own
+    a = math.exp(sum(w * math.log(c.a_s) for c, w in parts)) + extra_latency_s(op=kind, size=ranks)
+    rate = math.exp(sum(w * math.log(c.bytes_per_s) for c, w in parts)) * ratio
+    rate *= mesh_factor(link=name, size=ranks)
+    sqrt_s = math.exp(sum(w * math.log(c.c_s) for c, w in parts)) / math.sqrt(ratio)
+    borrowed = kind not in {op, IN_SWITCH_OP}
+    if borrowed:
+        rate = min(rate, P2P_SHARE * link_bytes_per_s)
+    nearest = max(parts, key=lambda p: p[1])[0]
+    label, spread = nearest.label, nearest.spread_frac
+    other_link = name != link.removesuffix(RING_ONLY) and not link.startswith("pcie")
+    if link.removesuffix(RING_ONLY) not in LINK_BYTES_PER_S:
+        label, spread = "datasheet", max(0.3, spread)
+    elif other_link or abs(math.log(ratio)) > MEASURED_WITHIN:
+        label, spread = "transferred", max(0.2, spread)
+    elif borrowed or len(parts) > 1 or size > ANCHORS[-1]:
+        spread *= 1.5
+    change = protocol_wire_bytes(op=kind, size=ranks, link=name, link_bytes_per_s=link_bytes_per_s)
+    if borrowed:
+        change = 0.0
+    return Curve(a, rate, sqrt_s, label, spread, nearest.source, change), kind
 
 
-def _fabric(kind: str) -> dict[str, str]:
-    rows = {r["kind"]: r for r in _table("collective_fabrics.csv")}
-    return rows.get(kind, rows["none"])
+def predict(
+    *, op: str, payload_bytes: float, group: Group, network: Network, curves: Curves, fabrics: Mapping[str, Fabric]
+) -> Estimate:
+    """Seconds of one collective with given constants.
 
-
-def _domain_nic_bytes_per_s(*, network: Network, group: Group) -> float:
-    """NIC rate of a whole domain that one of `nic_sharers` equal groups gets."""
-    domain = max(1, network.scaleup_domain_gpus)
-    nodes_in_domain = max(1.0, domain / max(1, network.gpus_per_node))
-    efficiency = float(_fabric(network.scaleout)["efficiency"])
-    rate = network.node_bytes_per_s * nodes_in_domain * efficiency / max(1.0, network.oversubscription)
-    return rate / max(1, group.nic_sharers)
+    Raises:
+        ValueError: an unknown operation, or ranks across domains on a network without NICs.
+    """
+    if op not in OPS:
+        raise ValueError(f"unknown collective {op!r}; known: {', '.join(sorted(OPS))}")
+    if group.size <= 1 or payload_bytes <= 0:
+        return Estimate(0.0, "published", 0.0, "degree 1")
+    inside = min(group.size, max(1, group.per_domain))
+    link, rate = network.scaleup, network.scaleup_bytes_per_s
+    if rate <= 0:
+        rate = LINK_BYTES_PER_S.get(link.removesuffix(RING_ONLY), LINK_BYTES_PER_S["pcie"])
+    if group.size <= inside:
+        curve, kind = domain_curve(
+            op=op, size=group.size, link=link, link_bytes_per_s=rate, curves=curves, in_switch=True
+        )
+        wire = curve_wire_bytes(op=kind if kind == IN_SWITCH_OP else op, payload_bytes=payload_bytes, size=group.size)
+        return Estimate(curve.seconds(wire), curve.label, curve.spread_frac, curve.source)
+    found = Inside(BASE_S, math.inf)
+    if inside > 1:
+        ring, _ = domain_curve(op=op, size=inside, link=link, link_bytes_per_s=rate, curves=curves, in_switch=False)
+        switch, kind = domain_curve(op=op, size=inside, link=link, link_bytes_per_s=rate, curves=curves, in_switch=True)
+        found = Inside(ring.a_s, ring.bytes_per_s, switch.bytes_per_s if kind == IN_SWITCH_OP else 0.0)
+    fabric = fabric_of(kind=network.scaleout, fabrics=fabrics)
+    return across_s(op=op, payload_bytes=payload_bytes, group=group, network=network, inside=found, fabric=fabric)
 
 
 @lru_cache(maxsize=200_000)
@@ -129,49 +240,11 @@ def collective_s(*, op: str, payload_bytes: float, group: Group, network: Networ
     Raises:
         ValueError: an unknown operation, or ranks across domains on a network without NICs.
     """
-    if op not in SIBLINGS:
-        raise ValueError(f"unknown collective {op!r}; known: {', '.join(sorted(SIBLINGS))}")
-    if group.size <= 1 or payload_bytes <= 0:
-        return Estimate(0.0, "published", 0.0, "degree 1")
-    inside = min(group.size, max(1, group.per_domain))
-    if group.size <= inside:
-        curve = domain_curve(op=op, size=group.size, link=network.scaleup, link_bytes_per_s=network.scaleup_bytes_per_s)
-        seconds = curve.seconds(wire_bytes(op=op, payload_bytes=payload_bytes, size=group.size))
-        return Estimate(seconds, curve.label, curve.spread_frac, curve.source)
-    if network.node_bytes_per_s <= 0:
-        raise ValueError(f"{group.size} ranks in domains of {inside}, but the network between nodes has no rate")
-    return _across(op=op, payload_bytes=payload_bytes, group=group, network=network, inside=inside)
-
-
-def _across(*, op: str, payload_bytes: float, group: Group, network: Network, inside: int) -> Estimate:
-    domains = math.ceil(group.size / inside)
-    fabric = _fabric(network.scaleout)
-    nic = _domain_nic_bytes_per_s(network=network, group=group)
-    latency = float(fabric["latency_us"]) * 1e-6
-    sqrt_s = float(fabric["sqrt_us"]) * 1e-6
-    a, rate_in = 10e-6, math.inf
-    if inside > 1:
-        curve = domain_curve(op=op, size=inside, link=network.scaleup, link_bytes_per_s=network.scaleup_bytes_per_s)
-        a, rate_in = curve.a_s, curve.bytes_per_s
-    if op == "all_to_all":
-        # Each rank sends most of its buffer over its share of the domain's NICs, the rest inside.
-        per_rank_nic = nic / inside
-        out = payload_bytes * (group.size - inside) / group.size
-        local = payload_bytes * (inside - 1) / group.size
-        steps = latency * min(domains - 1, 64) * 0.5
-        seconds = a + latency + steps + max(out / per_rank_nic, local / rate_in) + sqrt_s * math.sqrt(out)
-        return Estimate(seconds, fabric["label"], float(fabric["spread"]), fabric["source"])
-    wire = wire_bytes(op=op, payload_bytes=payload_bytes, size=group.size)
-    rounds = 2 if op == "all_reduce" else 1
-    ring = rounds * (latency * (domains - 1) + STEP_IN_S * (group.size - domains))
-    tree = rounds * latency * math.ceil(math.log2(domains)) + STEP_IN_S * inside
-    if op in {"send_recv", "broadcast"}:
-        ring = tree
-    candidates = [ring + wire / min(rate_in, nic)]
-    if op == "all_reduce":
-        # A tree sends twice the message up and down but pays latency only along its depth.
-        candidates.append(tree + 2.0 * payload_bytes / min(rate_in, 0.9 * nic))
-        if domains == 2 and network.scaleup in IN_SWITCH and inside > 1:
-            candidates.append(tree + max(wire / rate_in, payload_bytes / nic))
-    seconds = a + min(candidates) + sqrt_s * math.sqrt(wire)
-    return Estimate(seconds, fabric["label"], float(fabric["spread"]), fabric["source"])
+    return predict(
+        op=op,
+        payload_bytes=payload_bytes,
+        group=group,
+        network=network,
+        curves=shipped_curves(),
+        fabrics=shipped_fabrics(),
+    )

@@ -1,4 +1,4 @@
-"""Measured collectives: the fit of the packaged curves, and the judge of contract 5."""
+"""Measured collectives: the fit of the packaged constants, and the judge of contract 5."""
 
 import csv
 import gzip
@@ -9,21 +9,77 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-import numpy as np
-
 from planner import catalog
-from planner.cost.collective import SIBLINGS, WIRE, collective_s
+from planner.cost.collective import (
+    ANCHORS,
+    IN_SWITCH,
+    IN_SWITCH_OP,
+    LINK_BYTES_PER_S,
+    OPS,
+    RING_ONLY,
+    Curves,
+    anchor_weights,
+    collective_s,
+    curve_link,
+    curve_wire_bytes,
+    curves_of,
+    extra_latency_s,
+    mesh_factor,
+    predict,
+    protocol_factor,
+    protocol_wire_bytes,
+    switched,
+)
+from planner.cost.network import Fabric, fabrics_of
 from planner.cost.types import Group, Network
 
 Row = Mapping[str, str]
 Z80 = 1.2815515655446004
 NOT_CONFIG = {"id", "time_us", "algbw_gbs", "busbw_gbs", "notes"}
-SLOW_FACTOR = 1.45  # a table this much slower than its fabric at large sizes is faulty, not noisy
+SLOW_FACTOR = 1.25  # a table this much slower than its fabric at large sizes is faulty, not noisy
 LARGE_BYTES = 8e6
+JUDGED_BYTES = (65536, 4 * 2**30)
+HEALTHY_EFFICIENCY = 0.82  # share of the line rate that a fabric known only from faulty tables should reach
+
+# One standard deviation of each effect on log a, log b, log c: the looser, the less tables are pulled to each other.
+EFFECT_SIGMA = {
+    "all": (5.0, 5.0, 5.0),
+    "link": (1.2, 0.2, 1.0),
+    "kind": (0.3, 0.12, 0.3),
+    "kind_ranks": (1.0, 0.13, 0.45),
+    "link_kind": (0.06, 0.15, 0.035),
+    "link_ranks": (0.4, 0.16, 0.13),
+    "cell": (0.075, 0.04, 0.02),
+}
+PCIE_PAIR = 2  # cards without bridges: more than two meet at a host bridge or cross sockets
+PCIE_SIGMA = (0.3, 1.0, 0.3)
+ROW_SIGMA = 0.07
+ROWS_OF_A_TABLE = 10.0  # what a whole table weighs, in independent rows
+ROBUST = 0.5  # row sigmas beyond which an error counts in proportion
+OUTSIDE_WEIGHT = 0.2  # of rows smaller or larger than judged
+START = (math.log(8e-6), math.log(0.75), math.log(0.008e-6 * math.sqrt(450e9)))
+
+# Prior of a fabric: efficiency, microseconds a hop, square-root microseconds; their sigmas on logarithms stand below.
+FABRIC_PRIOR = {
+    "ib": (0.92, 8.0, 0.006),
+    "roce": (0.92, 8.0, 0.006),
+    "efa": (0.90, 25.0, 0.025),
+    "ethernet": (0.9, 40.0, 0.02),
+}
+FABRIC_SIGMA = (0.05, 0.2, 0.4)
+FABRIC_ROW_SIGMA = 0.1
+ASSUMED_FABRICS = (
+    ("opa", 0.2, 8, 0.02, "assumed", 0.35, "below BigScience runs (10 of 50 GB/s) and their slow all-reduce tests"),
+    ("tcpx", 0.75, 40, 0.05, "assumed", 0.3, "no public table; GPUDirect-TCPX over Ethernet"),
+    ("none", 0.82, 20, 0.02, "assumed", 0.4, "no fabric named"),
+)
+FIT_COLUMNS = ("link", "op", "ranks", "a_us", "b_gbs", "c_us", "n_tables", "spread", "label", "source")
+FABRIC_COLUMNS = ("kind", "efficiency", "latency_us", "sqrt_us", "label", "spread", "n_tables", "source")
 
 
 def packaged_rows() -> list[dict[str, str]]:
@@ -34,109 +90,375 @@ def packaged_rows() -> list[dict[str, str]]:
 
 def _number(row: Row, key: str) -> float:
     try:
-        return float((row.get(key) or "").strip())
+        value = float((row.get(key) or "").strip())
     except ValueError:
         return 0.0
+    return value if math.isfinite(value) else 0.0
+
+
+def payload_and_time(row: Row) -> tuple[float, float]:
+    """Bytes and seconds of a row; one of them is derived from the bandwidth where it is blank. 0 where unknown."""
+    nbytes, seconds = _number(row, "bytes"), _number(row, "time_us") * 1e-6
+    rate = _number(row, "algbw_gbs") * 1e9
+    if nbytes > 0 and seconds <= 0 and rate > 0:
+        seconds = nbytes / rate
+    elif seconds > 0 and nbytes <= 0 and rate > 0:
+        nbytes = seconds * rate
+    return nbytes, seconds
 
 
 def link_of(row: Row) -> str:
     """Scale-up link of a row."""
     text = (row.get("link") or "").lower()
-    for key, value in (("nvlink", ""), ("infinity", "xgmi"), ("xgmi", "xgmi"), ("pcie", "pcie")):
-        if key in text:
-            found = re.search(r"nvlink\s*([1-5])", text)
-            return value or (f"nvlink{found.group(1)}" if found else "nvlink4")
-    try:
-        return catalog.gpu(row.get("hardware") or "").scaleup_link
-    except ValueError:
+    ring = RING_ONLY if "nvls off" in text or "ring" in text.split() else ""
+    if "nvlink" in text:
+        found = re.search(r"nvlink\s*([1-5])", text)
+        if found:
+            return f"nvlink{found.group(1)}{ring}"
+    if "infinity" in text or "xgmi" in text:
+        return "xgmi"
+    if "pcie" in text:
         return "pcie"
+    try:
+        return catalog.gpu(row.get("hardware") or "").scaleup_link + ring
+    except (ValueError, KeyError):
+        return f"nvlink4{ring}" if "nvlink" in text or "nvl" in text else "pcie"
+
+
+def _link_rate(*, row: Row, link: str) -> float:
+    base = link.removesuffix(RING_ONLY)
+    text = (row.get("link") or "").lower()
+    try:
+        spec = catalog.gpu(row.get("hardware") or "")
+    except (ValueError, KeyError):
+        spec = None
+    if base == "pcie" and re.search(r"pcie\s*[45]", text):
+        return LINK_BYTES_PER_S["pcie5" if re.search(r"pcie\s*5", text) else "pcie"]
+    if spec is not None and spec.scaleup_link == base and spec.scaleup_bytes_per_s > 0:
+        return float(spec.scaleup_bytes_per_s)
+    return LINK_BYTES_PER_S.get(base, LINK_BYTES_PER_S["pcie"])
+
+
+def _fabric_kind(text: str) -> str:
+    kinds = {"efa": "efa", "roce": "roce", "omni": "opa", "tcpx": "tcpx", "ethernet": "ethernet", "tcp": "ethernet"}
+    return next((kind for key, kind in kinds.items() if key in text), "ib")
 
 
 def network_of_row(row: Row) -> tuple[Network, Group, str]:
     """Network, group and operation of a row."""
     nodes, per_node = int(_number(row, "n_nodes") or 1), int(_number(row, "gpus_per_node") or 1)
     text = (row.get("link") or "").lower()
-    nvl72 = "nvl72" in text
-    in_node = row.get("scope") != "across_nodes"
-    size = nodes * per_node
-    domain = size if in_node else (72 if nvl72 else per_node)
+    across = row.get("scope") == "across_nodes" or (not row.get("scope") and nodes > 1 and "nvl72" not in text)
+    size = max(1, nodes * per_node)
+    members = size if not across else per_node
+    if across and "nvl72" in text:
+        members = math.ceil(size / math.ceil(size / 72))
     link = link_of(row)
-    try:
-        spec = catalog.gpu(row.get("hardware") or "")
-        rate = spec.scaleup_bytes_per_s if spec.scaleup_link == link else 0.0
-    except ValueError:
-        rate = 0.0
-    defaults = {"nvlink1": 80e9, "nvlink2": 150e9, "nvlink3": 300e9, "nvlink4": 450e9, "nvlink5": 900e9, "xgmi": 448e9}
-    rate = rate or defaults.get(link, 63e9 if "pcie5" in text else 31.5e9)
     found = re.search(r"(\d+)\s*x\s*(\d+)\s*g", text)
-    gbps = int(found.group(1)) * int(found.group(2)) if found else 400 * per_node
-    kinds = (
-        ("efa", "efa"),
-        ("roce", "roce"),
-        ("omni", "opa"),
-        ("ethernet", "ethernet"),
-        ("tcp", "ethernet"),
-        ("ib", "ib"),
-    )
-    kind = next((v for k, v in kinds if k in text), "ib")
+    nics = re.search(r"(\d+)\s*g\b\s*x\s*(\d+)", text)
+    count, gbps = (int(found.group(1)), int(found.group(2))) if found else (per_node, 400)
+    if nics and not found:
+        count, gbps = int(nics.group(2)), int(nics.group(1))
     network = Network(
         scaleup=link,
-        scaleup_bytes_per_s=rate,
-        scaleup_domain_gpus=domain,
-        gpus_per_node=per_node,
-        scaleout="none" if in_node else kind,
-        node_bytes_per_s=0.0 if in_node else gbps / 8 * 1e9,
-        nic_count=int(found.group(1)) if found else per_node,
+        scaleup_bytes_per_s=_link_rate(row=row, link=link),
+        scaleup_domain_gpus=members,
+        gpus_per_node=max(1, per_node),
+        scaleout=_fabric_kind(text) if across else "none",
+        node_bytes_per_s=count * gbps / 8 * 1e9 if across else 0.0,
+        nic_count=count,
+        gpu=row.get("hardware") or "",
     )
-    return network, Group(size=size, per_domain=min(size, domain)), row.get("collective") or ""
+    return network, Group(size=size, per_domain=members), row.get("collective") or ""
 
 
-def _wire(*, op: str, nbytes: Any, ranks: int) -> Any:
-    return nbytes * WIRE.get(op, 1.0) * ((ranks - 1) / ranks if op in WIRE else 1.0)
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """One measured row on the way to a fit: its cells with their weights, and what is known of it."""
+
+    cells: tuple[tuple[tuple[str, str, int], float], ...]
+    wire: float
+    seconds: float
+    rate_scale: float
+    extra_s: float
+    start_factor: float
+    weight: float
+    table: str
+    source: str
+
+
+def _usable(*, row: Row, scope: str) -> bool:
+    nbytes, seconds = payload_and_time(row)
+    return (
+        row.get("healthy") == "yes"
+        and row.get("scope") == scope
+        and row.get("collective") in OPS[:4]
+        and nbytes > 0
+        and seconds > 0
+        and _number(row, "n_nodes") * _number(row, "gpus_per_node") > 1
+    )
+
+
+def _samples(rows: Sequence[Row]) -> list[_Sample]:
+    used = [r for r in rows if _usable(row=r, scope="in_node")]
+    of_table: dict[str, int] = defaultdict(int)
+    for row in used:
+        of_table[row.get("table_id") or ""] += 1
+    out = []
+    for row in used:
+        network, group, op = network_of_row(row)
+        nbytes, seconds = payload_and_time(row)
+        link, ring_only = curve_link(link=network.scaleup, link_bytes_per_s=network.scaleup_bytes_per_s)
+        in_switch = switched(op=op, size=group.size, link=link, ring_only=ring_only)
+        kind = IN_SWITCH_OP if in_switch else op
+        anchors = [(ANCHORS[-1], 1.0)] if in_switch else anchor_weights(group.size)
+        weight = ROWS_OF_A_TABLE / max(ROWS_OF_A_TABLE, of_table[row.get("table_id") or ""])
+        if not JUDGED_BYTES[0] <= nbytes <= JUDGED_BYTES[1]:
+            weight *= OUTSIDE_WEIGHT
+        wire = curve_wire_bytes(op=kind, payload_bytes=nbytes, size=group.size)
+        change = protocol_wire_bytes(op=kind, size=group.size, link=link, link_bytes_per_s=network.scaleup_bytes_per_s)
+        out.append(
+            _Sample(
+                cells=tuple(((link, kind, n), w) for n, w in anchors),
+                wire=wire,
+                seconds=seconds,
+                rate_scale=network.scaleup_bytes_per_s * mesh_factor(link=link, size=group.size),
+                extra_s=extra_latency_s(op=kind, size=group.size),
+                start_factor=protocol_factor(wire=wire, change_at=change),
+                weight=weight,
+                table=row.get("table_id") or "",
+                source=row.get("source") or "",
+            )
+        )
+    return out
+
+
+def _effects(cell: tuple[str, str, int]) -> dict[tuple[Any, ...], tuple[float, float, float]]:
+    """Effects that add up to a cell's log constants, with their prior sigmas."""
+    link, kind, ranks = cell
+    effects = {
+        ("all",): EFFECT_SIGMA["all"],
+        ("link", link): EFFECT_SIGMA["link"],
+        ("kind", kind): EFFECT_SIGMA["kind"],
+        ("kind_ranks", kind, ranks): EFFECT_SIGMA["kind_ranks"],
+        ("link_kind", link, kind): EFFECT_SIGMA["link_kind"],
+        ("link_ranks", link, ranks): EFFECT_SIGMA["link_ranks"],
+        ("cell", link, kind, ranks): EFFECT_SIGMA["cell"],
+    }
+    if link.startswith("pcie") and ranks > PCIE_PAIR:
+        effects[("beyond_a_pair", link)] = PCIE_SIGMA
+    return effects
+
+
+def _grid() -> list[tuple[str, str, int]]:
+    """Every cell that a forecast may ask for; a link without tables stays at the priors, by ratio of rates."""
+    links = set(LINK_BYTES_PER_S) - {"nvlink1"}
+    cells = [(link, op, n) for link in sorted(links) for op in OPS[:4] for n in ANCHORS]
+    return cells + [(link, IN_SWITCH_OP, ANCHORS[-1]) for link in sorted(links & IN_SWITCH)]
+
+
+def _solve(*, samples: Sequence[_Sample], cells: Sequence[tuple[str, str, int]]) -> tuple[Any, Any]:
+    """Log constants of every cell (cells x 3) and log residuals of the samples: a damped Gauss-Newton fit."""
+    import numpy as np
+
+    sigmas: dict[tuple[Any, ...], tuple[float, float, float]] = {}
+    for cell in cells:
+        sigmas |= _effects(cell)
+    index = {name: i for i, name in enumerate(sigmas)}
+    grid = np.zeros((len(cells), len(index)))
+    for i, cell in enumerate(cells):
+        grid[i, [index[name] for name in _effects(cell)]] = 1.0
+    place = {cell: i for i, cell in enumerate(cells)}
+    design = np.array([sum(w * grid[place[c]] for c, w in s.cells) for s in samples])
+    v = np.array([s.wire for s in samples])
+    scale = np.array([s.rate_scale for s in samples])
+    target = np.log([s.seconds for s in samples])
+    extra = np.array([s.extra_s * s.start_factor for s in samples])
+    start = np.array([s.start_factor for s in samples])
+    weight = np.array([s.weight for s in samples])
+    prior = 1.0 / np.array(list(sigmas.values())).T.reshape(-1) ** 2
+    n = len(index)
+
+    def parts(u: Any) -> Any:
+        a, b, c = (START[k] + design @ u[k * n : (k + 1) * n] for k in range(3))
+        # The square-root term of a faster link is smaller by the root of the rates.
+        return np.exp(a) * start + extra, v / (scale * np.exp(b)), np.exp(c) * np.sqrt(v / scale)
+
+    def cost(u: Any) -> float:
+        r = (np.log(sum(parts(u))) - target) / ROW_SIGMA
+        return float((weight * ROBUST**2 * 2 * (np.sqrt(1 + (r / ROBUST) ** 2) - 1)).sum() + (prior * u * u).sum())
+
+    u, damping = np.zeros(3 * n), 1e-2
+    best = cost(u)
+    for _ in range(80):
+        a, b, c = parts(u)
+        total = a + b + c
+        r = (np.log(total) - target) / ROW_SIGMA
+        w = weight / np.sqrt(1 + (r / ROBUST) ** 2)
+        slopes = np.hstack([design * (x / total / ROW_SIGMA)[:, None] for x in (a - extra, -b, c)])
+        normal = slopes.T @ (slopes * w[:, None]) + np.diag(prior)
+        gradient = slopes.T @ (w * r) + prior * u
+        step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), gradient)
+        trial = cost(u - step)
+        if trial < best:
+            done = best - trial < 1e-7 * best
+            u, best, damping = u - step, trial, damping / 3
+            if done:
+                break
+        else:
+            damping *= 4
+            if damping > 1e8:
+                break
+    constants = np.stack([START[k] + grid @ u[k * n : (k + 1) * n] for k in range(3)], axis=1)
+    return constants, np.log(sum(parts(u))) - target
 
 
 def fit_collectives(rows: Sequence[Row]) -> str:
-    """The packaged table of in-domain curves: one row a link, operation and rank count, over healthy tables."""
-    from scipy.optimize import least_squares
+    """The packaged table of in-domain curves: one row a link, operation and rank count, over healthy tables.
 
-    cells: dict[tuple[str, str, int], list[Row]] = defaultdict(list)
-    for row in rows:
-        if row.get("healthy") == "yes" and row.get("scope") == "in_node" and _number(row, "time_us") > 0:
-            ranks = int(_number(row, "n_nodes") * _number(row, "gpus_per_node"))
-            if ranks > 1 and row.get("collective") in SIBLINGS and _number(row, "bytes") > 0 and ranks <= 8:
-                link = link_of(row)
-                speed = "5" if "pcie5" in (row.get("link") or "").lower() else ""
-                cells[(link + speed if link == "pcie" else link, row["collective"], ranks)].append(row)
+    Log constants are a sum of effects (link, operation, ranks, their pairs) under priors, so that a combination nobody
+    measured follows its neighbours. Tables weigh alike, whatever their number of rows.
+    """
+    samples = _samples(rows)
+    cells = _grid()
+    constants, residuals = _solve(samples=samples, cells=cells)
+    near: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+    of_link: dict[str, list[int]] = defaultdict(list)
+    for i, sample in enumerate(samples):
+        near[max(sample.cells, key=lambda c: c[1])[0]].append(i)
+        of_link[sample.cells[0][0][0]].append(i)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("link", "op", "ranks", "a_us", "b_gbs", "c_us", "n_tables", "spread", "source"))
-    for (link, op, ranks), members in sorted(cells.items()):
-        tables = {r["table_id"] for r in members}
-        if len(members) < 5:
-            continue
-        v = _wire(op=op, nbytes=np.array([_number(r, "bytes") for r in members]), ranks=ranks)
-        t = np.array([_number(r, "time_us") for r in members])
-
-        def predict(p: Any, v: Any = v) -> Any:
-            a, b, c = np.exp(p)
-            return a + v / b + c * np.sqrt(v)
-
-        fit = least_squares(
-            lambda p, t=t, predict=predict: np.log(predict(p)) - np.log(t),
-            np.log([10.0, 2e5, 0.01]),
-            loss="soft_l1",
-            f_scale=0.05,
-        )
-        a, b, c = np.exp(fit.x)
-        spread = float(np.median(np.abs(np.log(predict(fit.x) / t)))) * 1.5
-        names = ", ".join(sorted({r["source"] for r in members}))
+    writer.writerow(FIT_COLUMNS)
+    for cell, (a, b, c) in zip(cells, constants, strict=True):
+        link, op, ranks = cell
+        reference = LINK_BYTES_PER_S[link]
+        members = near.get(cell) or []
+        basis = members or of_link[link]
+        few = len({samples[i].table for i in of_link[link]}) < 3
+        spread = 1.5 * statistics.median([abs(float(residuals[i])) for i in basis] or [0.1])
+        spread = max(0.04, spread) if members else max(0.1, spread) * (2 if few else 1)
+        label = "published" if members else "transferred" if few else "fitted"
+        names = ", ".join(sorted({samples[i].source for i in basis})) or "ratio of link rates"
         writer.writerow(
-            (link, op, ranks, f"{a:.4g}", f"{b / 1e3:.4g}", f"{c:.4g}", len(tables), f"{spread:.3f}", names)
+            (
+                link,
+                op,
+                ranks,
+                f"{math.exp(a) * 1e6:.4g}",
+                f"{math.exp(b) * reference / 1e9:.4g}",
+                f"{math.exp(c) / math.sqrt(reference) * 1e6:.4g}",
+                len({samples[i].table for i in members}),
+                f"{spread:.3f}",
+                label,
+                names,
+            )
         )
     return out.getvalue()
 
 
-def _answer(index: int, row: Row) -> dict[str, Any]:
+def fit_fabrics(*, rows: Sequence[Row], curves: Curves) -> str:
+    """The packaged table of fabrics, over healthy tables across nodes; a prior holds what they leave open."""
+    import numpy as np
+    from scipy.optimize import least_squares
+
+    by_kind: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if _usable(row=row, scope="across_nodes"):
+            by_kind[network_of_row(row)[0].scaleout].append(row)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(FABRIC_COLUMNS)
+    for kind, prior in FABRIC_PRIOR.items():
+        members = by_kind.get(kind, [])
+        tables: dict[str, int] = defaultdict(int)
+        for row in members:
+            tables[row.get("table_id") or ""] += 1
+        cases = [(*network_of_row(r), *payload_and_time(r)) for r in members]
+        weights = [
+            math.sqrt(
+                min(1.0, ROWS_OF_A_TABLE / tables[r.get("table_id") or ""])
+                * (1.0 if payload_and_time(r)[0] >= JUDGED_BYTES[0] else 0.3)
+            )
+            for r in members
+        ]
+
+        def residuals(p: Any, prior: Any = prior, cases: Any = cases, weights: Any = weights) -> Any:
+            values = [prior_k * math.exp(s * x) for prior_k, s, x in zip(prior, FABRIC_SIGMA, p, strict=True)]
+            fabric = Fabric(values[0], values[1] * 1e-6, values[2] * 1e-6, "", 0.0, "")
+            logs = [
+                w
+                / FABRIC_ROW_SIGMA
+                * math.log(
+                    predict(
+                        op=op,
+                        payload_bytes=nbytes,
+                        group=group,
+                        network=network,
+                        curves=curves,
+                        fabrics={"none": fabric},
+                    ).seconds
+                    / seconds
+                )
+                for (network, group, op, nbytes, seconds), w in zip(cases, weights, strict=True)
+            ]
+            soft = [math.copysign(math.sqrt(2 * (math.sqrt(1 + r * r) - 1)), r) for r in logs]
+            return np.array(soft + list(p))
+
+        fit = least_squares(residuals, np.zeros(3), diff_step=1e-4, max_nfev=60)
+        values = [k * math.exp(s * float(x)) for k, s, x in zip(prior, FABRIC_SIGMA, fit.x, strict=True)]
+        scatter = statistics.median(abs(float(r)) for r in fit.fun[:-3]) * FABRIC_ROW_SIGMA if cases else 0.2
+        names = ", ".join(sorted({r.get("source") or "" for r in members})) or "prior"
+        writer.writerow(
+            (
+                kind,
+                f"{min(0.98, values[0]):.3f}",
+                f"{values[1]:.3g}",
+                f"{values[2]:.3g}",
+                "published" if len(tables) > 1 else "fitted" if cases else "assumed",
+                f"{max(0.12, 1.5 * scatter) * (1 if len(tables) > 2 else 1.5):.2f}",
+                len(tables),
+                names,
+            )
+        )
+    for kind, efficiency, latency, root, label, spread, source in ASSUMED_FABRICS:
+        writer.writerow((kind, efficiency, latency, root, label, spread, 0, source))
+    return out.getvalue()
+
+
+def cross_validate(*, rows: Sequence[Row], folds: int = 5) -> dict[str, dict[str, list[float]]]:
+    """Signed errors in percent by scope and table, each table predicted from a fit without it.
+
+    Healthy tables, 64 KB to 4 GB. Tables are dealt to folds by the hash of their name.
+    """
+    names = sorted({r.get("table_id") or "" for r in rows}, key=lambda t: hashlib.sha256(t.encode()).hexdigest())
+    fold_of = {name: i % folds for i, name in enumerate(names)}
+    errors: dict[str, dict[str, list[float]]] = {"in_node": {}, "across_nodes": {}}
+    for fold in range(folds):
+        kept = [r for r in rows if fold_of[r.get("table_id") or ""] != fold]
+        curves = curves_of(fit_collectives(kept))
+        fabrics = fabrics_of(fit_fabrics(rows=kept, curves=curves))
+        for row in rows:
+            scope = row.get("scope") or ""
+            nbytes, seconds = payload_and_time(row)
+            judged = JUDGED_BYTES[0] <= nbytes <= JUDGED_BYTES[1] and seconds > 0 and row.get("healthy") == "yes"
+            if fold_of[row.get("table_id") or ""] != fold or scope not in errors or not judged:
+                continue
+            network, group, op = network_of_row(row)
+            value = predict(
+                op=op, payload_bytes=nbytes, group=group, network=network, curves=curves, fabrics=fabrics
+            ).seconds
+            errors[scope].setdefault(row.get("table_id") or "", []).append(100 * (value / seconds - 1))
+    return errors
+
+
+def median_of_tables(errors: Mapping[str, Sequence[float]]) -> float:
+    """Median absolute error of each table, then the median over tables."""
+    return statistics.median(statistics.median(abs(e) for e in v) for v in errors.values())
+
+
+def _answer(*, index: int, row: Row) -> tuple[dict[str, Any], float]:
+    """The answer row, and how much slower than a healthy fabric the measurement is (0 where nothing is known)."""
     settings = "\x1f".join(f"{c}={row.get(c) or ''}" for c in sorted(c for c in row if c and c not in NOT_CONFIG))
     out: dict[str, Any] = {
         "row": index,
@@ -157,39 +479,55 @@ def _answer(index: int, row: Row) -> dict[str, Any]:
         "flags": [],
     }
     network, group, op = network_of_row(row)
-    if op not in SIBLINGS:
-        return out | {"skipped": f"setting_missing: unknown collective {op!r}"}
-    nbytes, time_us = _number(row, "bytes"), _number(row, "time_us")
-    if nbytes <= 0 or time_us <= 0 or group.size < 2:
-        return out | {"skipped": "setting_missing: no message size or time"}
+    nbytes, seconds = payload_and_time(row)
+    if op not in OPS:
+        return out | {"skipped": f"setting_missing: unknown collective {op!r}"}, 0.0
+    if seconds > 0:
+        out["measured"] = seconds
+    if nbytes <= 0 or seconds <= 0:
+        return out | {"skipped": "setting_missing: no message size or time"}, 0.0
+    if group.size < 2:
+        return out | {"skipped": "setting_missing: number of ranks"}, 0.0
     estimate = collective_s(op=op, payload_bytes=nbytes, group=group, network=network)
     value, sigma = estimate.seconds, max(0.05, estimate.spread_frac)
-    out["measured"] = time_us * 1e-6
     out["zero_shot"] = {
         "predicted": value,
         "p10": value * math.exp(-Z80 * sigma),
         "p90": value * math.exp(Z80 * sigma),
-        "error_pct": 100 * (value / out["measured"] - 1),
+        "error_pct": 100 * (value / seconds - 1),
     }
-    return out
+    healthy = value
+    if network.scaleout == "opa":
+        # The forecast follows the sites that exist, all of them slow; health is judged on the default share.
+        sound = replace(network, scaleout="none")
+        healthy = min(value, collective_s(op=op, payload_bytes=nbytes, group=group, network=sound).seconds)
+    if not (row.get("link") or "").strip():
+        out["assumed"].append("link")
+    return out, seconds / healthy
 
 
 def validate_collectives(rows: Sequence[Row] | None = None) -> list[dict[str, Any]]:
     """One answer row for each measured collective, in file order; slow tables are flagged with their factor."""
     data = rows if rows is not None else packaged_rows()
-    answers = [_answer(i, r) for i, r in enumerate(data)]
+    pairs = [_answer(index=i, row=r) for i, r in enumerate(data)]
     factors: dict[str, list[float]] = defaultdict(list)
-    for answer, row in zip(answers, data, strict=True):
-        if answer["zero_shot"] and _number(row, "bytes") >= LARGE_BYTES:
-            factors[answer["group"]].append(answer["measured"] / answer["zero_shot"]["predicted"])
-    for answer in answers:
-        factor = statistics.median(factors[answer["group"]]) if factors.get(answer["group"]) else 1.0
-        if factor > SLOW_FACTOR:
-            answer["flags"] = [f"slower_than_fabric: factor {factor:.2f}"]
-    return answers
+    for (answer, factor), row in zip(pairs, data, strict=True):
+        if factor > 0 and payload_and_time(row)[0] >= LARGE_BYTES:
+            factors[answer["group"]].append(factor)
+    for answer, _ in pairs:
+        slow = statistics.median(factors[answer["group"]]) if factors.get(answer["group"]) else 1.0
+        if slow > SLOW_FACTOR:
+            answer["flags"] = [f"slower_than_fabric: factor {slow:.2f}"]
+    return [answer for answer, _ in pairs]
 
 
 @lru_cache(maxsize=1)
 def shipped_table() -> str:
     """The packaged curves, as text."""
     return files("planner.cost").joinpath("data/collective_fits.csv").read_text("utf-8")
+
+
+@lru_cache(maxsize=1)
+def shipped_fabric_table() -> str:
+    """The packaged fabrics, as text."""
+    return files("planner.cost").joinpath("data/collective_fabrics.csv").read_text("utf-8")
