@@ -23,6 +23,7 @@ from planner.cost.network import (
     shipped_fabrics,
     wire_bytes,
 )
+from planner.cost.protocol import HIGH, LOW, NO_STEPS, Steps, chunks, logs_of, on_octaves, shipped_steps
 from planner.cost.types import Estimate, Group, Network
 
 __all__ = ["OPS", "WIRE", "Curve", "collective_s", "wire_bytes"]
@@ -199,8 +200,56 @@ def domain_curve(
     return Curve(a, rate, sqrt_s, label, spread, nearest.source, change), kind
 
 
+@lru_cache(maxsize=4096)
+def _knots(*, curve: Curve, kind: str, size: int, logs: tuple[float, ...]) -> tuple[float, ...]:
+    """Seconds on the octaves of a chunk; a larger message never takes less."""
+    out, longest = [], 0.0
+    for octave, log in zip(range(LOW, HIGH + 1), logs, strict=True):
+        payload = 2.0**octave * chunks(kind=kind, size=size)
+        smooth = curve.seconds(curve_wire_bytes(op=kind, payload_bytes=payload, size=size))
+        longest = max(longest, smooth * math.exp(log))
+        out.append(longest)
+    return tuple(out)
+
+
+def _inside_s(*, op: str, payload_bytes: float, size: int, network: Network, curves: Curves, steps: Steps) -> Estimate:
+    """Seconds of a collective inside a scale-up domain."""
+    link, rate = network.scaleup, _rate(network)
+    curve, kind = domain_curve(op=op, size=size, link=link, link_bytes_per_s=rate, curves=curves, in_switch=True)
+    seconds = curve.seconds(
+        curve_wire_bytes(op=kind if kind == IN_SWITCH_OP else op, payload_bytes=payload_bytes, size=size)
+    )
+    logs = None
+    if kind in {op, IN_SWITCH_OP}:
+        name, _ = curve_link(link=link, link_bytes_per_s=rate)
+        weights = [(ANCHORS[-1], 1.0)] if kind == IN_SWITCH_OP else anchor_weights(size)
+        logs = logs_of(steps=steps, link=name, kind=kind, weights=weights)
+    if logs is not None:
+        seconds = on_octaves(
+            knots=_knots(curve=curve, kind=kind, size=size, logs=logs),
+            chunk=payload_bytes / chunks(kind=kind, size=size),
+            smooth_s=seconds,
+            first_log=logs[0],
+            last_log=logs[-1],
+        )
+    return Estimate(seconds, curve.label, curve.spread_frac, curve.source)
+
+
+def _rate(network: Network) -> float:
+    if network.scaleup_bytes_per_s > 0:
+        return network.scaleup_bytes_per_s
+    return LINK_BYTES_PER_S.get(network.scaleup.removesuffix(RING_ONLY), LINK_BYTES_PER_S["pcie"])
+
+
 def predict(
-    *, op: str, payload_bytes: float, group: Group, network: Network, curves: Curves, fabrics: Mapping[str, Fabric]
+    *,
+    op: str,
+    payload_bytes: float,
+    group: Group,
+    network: Network,
+    curves: Curves,
+    fabrics: Mapping[str, Fabric],
+    steps: Steps = NO_STEPS,
 ) -> Estimate:
     """Seconds of one collective with given constants.
 
@@ -212,15 +261,11 @@ def predict(
     if group.size <= 1 or payload_bytes <= 0:
         return Estimate(0.0, "published", 0.0, "degree 1")
     inside = min(group.size, max(1, group.per_domain))
-    link, rate = network.scaleup, network.scaleup_bytes_per_s
-    if rate <= 0:
-        rate = LINK_BYTES_PER_S.get(link.removesuffix(RING_ONLY), LINK_BYTES_PER_S["pcie"])
+    link, rate = network.scaleup, _rate(network)
     if group.size <= inside:
-        curve, kind = domain_curve(
-            op=op, size=group.size, link=link, link_bytes_per_s=rate, curves=curves, in_switch=True
+        return _inside_s(
+            op=op, payload_bytes=payload_bytes, size=group.size, network=network, curves=curves, steps=steps
         )
-        wire = curve_wire_bytes(op=kind if kind == IN_SWITCH_OP else op, payload_bytes=payload_bytes, size=group.size)
-        return Estimate(curve.seconds(wire), curve.label, curve.spread_frac, curve.source)
     found = Inside(BASE_S, math.inf)
     if inside > 1:
         ring, _ = domain_curve(op=op, size=inside, link=link, link_bytes_per_s=rate, curves=curves, in_switch=False)
@@ -247,4 +292,5 @@ def collective_s(*, op: str, payload_bytes: float, group: Group, network: Networ
         network=network,
         curves=shipped_curves(),
         fabrics=shipped_fabrics(),
+        steps=shipped_steps(),
     )

@@ -36,6 +36,7 @@ from planner.cost.collective import (
     switched,
 )
 from planner.cost.network import Fabric, fabrics_of
+from planner.cost.protocol import steps_of
 from planner.cost.types import Group, Network
 
 Row = Mapping[str, str]
@@ -426,18 +427,22 @@ def fit_fabrics(*, rows: Sequence[Row], curves: Curves) -> str:
     return out.getvalue()
 
 
-def cross_validate(*, rows: Sequence[Row], folds: int = 5) -> dict[str, dict[str, list[float]]]:
+def cross_validate(*, rows: Sequence[Row], folds: int = 5, salt: str = "") -> dict[str, dict[str, list[float]]]:
     """Signed errors in percent by scope and table, each table predicted from a fit without it.
 
-    Healthy tables, 64 KB to 4 GB. Tables are dealt to folds by the hash of their name.
+    Healthy tables, 64 KB to 4 GB. Tables are dealt to folds by the hash of their name and a salt.
     """
-    names = sorted({r.get("table_id") or "" for r in rows}, key=lambda t: hashlib.sha256(t.encode()).hexdigest())
-    fold_of = {name: i % folds for i, name in enumerate(names)}
+    from planner.validate.protocols import fit_steps
+
+    names = {r.get("table_id") or "" for r in rows}
+    dealt = sorted(names, key=lambda t: hashlib.sha256((t + salt).encode()).hexdigest())
+    fold_of = {name: i % folds for i, name in enumerate(dealt)}
     errors: dict[str, dict[str, list[float]]] = {"in_node": {}, "across_nodes": {}}
     for fold in range(folds):
         kept = [r for r in rows if fold_of[r.get("table_id") or ""] != fold]
         curves = curves_of(fit_collectives(kept))
         fabrics = fabrics_of(fit_fabrics(rows=kept, curves=curves))
+        steps = steps_of(fit_steps(rows=kept, curves=curves))
         for row in rows:
             scope = row.get("scope") or ""
             nbytes, seconds = payload_and_time(row)
@@ -446,7 +451,13 @@ def cross_validate(*, rows: Sequence[Row], folds: int = 5) -> dict[str, dict[str
                 continue
             network, group, op = network_of_row(row)
             value = predict(
-                op=op, payload_bytes=nbytes, group=group, network=network, curves=curves, fabrics=fabrics
+                op=op,
+                payload_bytes=nbytes,
+                group=group,
+                network=network,
+                curves=curves,
+                fabrics=fabrics,
+                steps=steps,
             ).seconds
             errors[scope].setdefault(row.get("table_id") or "", []).append(100 * (value / seconds - 1))
     return errors
@@ -489,7 +500,7 @@ def _answer(*, index: int, row: Row) -> tuple[dict[str, Any], float]:
     if group.size < 2:
         return out | {"skipped": "setting_missing: number of ranks"}, 0.0
     estimate = collective_s(op=op, payload_bytes=nbytes, group=group, network=network)
-    value, sigma = estimate.seconds, max(0.05, estimate.spread_frac)
+    value, sigma = estimate.seconds, max(0.065, estimate.spread_frac)
     out["zero_shot"] = {
         "predicted": value,
         "p10": value * math.exp(-Z80 * sigma),
