@@ -517,8 +517,9 @@ def _answer(*, index: int, row: Row) -> tuple[dict[str, Any], float]:
     return out, seconds / healthy
 
 
-def validate_collectives(rows: Sequence[Row] | None = None) -> list[dict[str, Any]]:
+def validate_collectives(rows: Sequence[Row] | None = None, profile: str | None = None) -> list[dict[str, Any]]:
     """One answer row for each measured collective, in file order; slow tables are flagged with their factor."""
+    del profile  # packaged tables answer; a profile of one GPU has none of these parts
     data = rows if rows is not None else packaged_rows()
     pairs = [_answer(index=i, row=r) for i, r in enumerate(data)]
     factors: dict[str, list[float]] = defaultdict(list)

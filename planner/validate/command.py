@@ -3,11 +3,17 @@
 import csv
 import gzip
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 MAX_BYTES = 200_000_000
-KINDS = ("runs", "kernels", "collectives")
+# Each judge takes (rows or None, profile name or None) and returns answer rows; runs have their own entry.
+JUDGES = {
+    "kernels": "planner.validate.kernels:validate_kernels",
+    "collectives": "planner.validate.collectives:validate_collectives",
+}
+KINDS = ("runs", *JUDGES)
 
 
 class UnreadableRowsError(ValueError):
@@ -34,7 +40,9 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def validate_kind(*, kind: str, path: Path | None, engine: str, group: str | None) -> dict[str, Any]:
+def validate_kind(
+    *, kind: str, path: Path | None, engine: str, group: str | None, profile: str | None = None
+) -> dict[str, Any]:
     """Judge packaged rows, or those of a file.
 
     Raises:
@@ -48,12 +56,15 @@ def validate_kind(*, kind: str, path: Path | None, engine: str, group: str | Non
 
         _need(rows, ("metric", "measured", "gpu"), path)
         return validate_runs(rows=rows, engine=engine, group=group)
-    answers = _answers(kind=kind, rows=rows)
+    module, name = JUDGES[kind].split(":")
+    answers = list(getattr(import_module(module), name)(rows=rows, profile=profile))
     if group:
         answers = [a for a in answers if group.lower() in a["group"].lower()]
     from planner.validate.summary import summarise
 
-    return summarise(kind=kind, engine=engine, profile="catalog", answers=answers, rows=[{} for _ in answers])
+    return summarise(
+        kind=kind, engine=engine, profile=profile or "catalog", answers=answers, rows=[{} for _ in answers]
+    )
 
 
 def _need(rows: Sequence[Mapping[str, str]] | None, columns: tuple[str, ...], path: Path | None) -> None:
@@ -62,13 +73,3 @@ def _need(rows: Sequence[Mapping[str, str]] | None, columns: tuple[str, ...], pa
     missing = [c for c in columns if c not in rows[0]]
     if missing:
         raise UnreadableRowsError(f"{path} lacks the columns {', '.join(missing)}")
-
-
-def _answers(*, kind: str, rows: Sequence[Mapping[str, str]] | None) -> list[dict[str, Any]]:
-    if kind == "kernels":
-        from planner.validate.kernels import validate_kernels
-
-        return list(validate_kernels(rows))
-    from planner.validate.collectives import validate_collectives
-
-    return list(validate_collectives(rows))

@@ -1,0 +1,77 @@
+"""What every command needs: exit codes, error documents, loading a scenario, printing one JSON document."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+OK, INPUT_ERROR, INFEASIBLE, GOAL_MISSED, CRASH, INTERRUPTED = 0, 1, 2, 3, 70, 130
+
+ScenarioPath = Annotated[Path, typer.Argument(help="Scenario YAML file.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
+Engine = Annotated[str, typer.Option(help="events (SimPy) or fast (recurrence); the same plan.")]
+
+
+class InputProblem(Exception):
+    """Input errors to print and exit 1 with."""
+
+    def __init__(self, errors: list[dict[str, Any]]) -> None:
+        super().__init__(errors[0]["message"] if errors else "input error")
+        self.errors = errors
+
+
+def error(*, code: str, message: str, file: str | None = None, nearest: list[str] | None = None) -> dict[str, Any]:
+    """One entry of the error document of contract 1."""
+    return {"code": code, "file": file, "line": None, "path": None, "message": message, "nearest": nearest or []}
+
+
+def load(path: Path) -> Any:
+    """The scenario of a file, or every mistake in it."""
+    from planner.scenario import ScenarioError, load_scenario
+
+    try:
+        return load_scenario(path)
+    except ScenarioError as problem:
+        raise InputProblem(
+            [
+                {
+                    "code": i.code,
+                    "file": i.file,
+                    "line": i.line,
+                    "path": i.path,
+                    "message": i.message,
+                    "nearest": list(i.nearest),
+                }
+                for i in problem.issues
+            ]
+        ) from problem
+    except OSError as problem:
+        raise InputProblem(
+            [error(code="file", message=f"cannot read {path}: {problem.strerror}", file=str(path))]
+        ) from problem
+
+
+def emit(document: Any) -> None:
+    """Write exactly one JSON document to stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, default=str) + "\n")
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an unknown engine name."""
+    if engine not in {"fast", "events"}:
+        raise InputProblem([error(code="engine", message=f"unknown engine {engine!r}", nearest=["events", "fast"])])
+
+
+def finish(*, feasible: bool, docs: Any, scenario: Any) -> None:
+    """Exit 2 when nothing is feasible, 3 when a goal is missed."""
+    if not feasible:
+        raise typer.Exit(INFEASIBLE)
+    from planner.decide.goals import missed_goals
+
+    missed = missed_goals(scenario=scenario, docs=docs)
+    for text in missed:
+        sys.stderr.write(f"goal missed: {text}\n")
+    if missed:
+        raise typer.Exit(GOAL_MISSED)

@@ -1,0 +1,61 @@
+"""`planner validate`."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from planner.commands.shared import Engine, InputProblem, Json, check_engine, emit, error
+
+
+def validate(
+    file: Annotated[
+        Path | None, typer.Argument(help="CSV of measured rows; the packaged public rows by default.")
+    ] = None,
+    runs: Annotated[bool, typer.Option("--runs", help="Published or own training runs (default).")] = False,
+    kernels: Annotated[bool, typer.Option("--kernels", help="Single kernels.")] = False,
+    collectives: Annotated[bool, typer.Option("--collectives", help="Collective operations.")] = False,
+    steps: Annotated[bool, typer.Option("--steps", help="Steps on one calibrated GPU.")] = False,
+    memory: Annotated[bool, typer.Option("--memory", help="Allocator bytes of the last rank.")] = False,
+    gains: Annotated[bool, typer.Option("--gains", help="Speed-ups of optimisations.")] = False,
+    outcomes: Annotated[bool, typer.Option("--outcomes", help="Goodput, interruptions, energy, bills.")] = False,
+    profile: Annotated[str | None, typer.Option(help="Calibration profile: shipped name or path.")] = None,
+    engine: Engine = "fast",
+    group: Annotated[str | None, typer.Option(help="Only groups whose name contains this text.")] = None,
+    readme: Annotated[Path | None, typer.Option(help="Renew the accuracy table of this README.")] = None,
+    json_: Json = False,
+) -> None:
+    """Judge forecasts on measured rows, with the constant-MFU baseline beside them."""
+    from planner.validate.command import UnreadableRowsError, validate_kind
+
+    check_engine(engine)
+    kinds = {
+        "runs": runs,
+        "kernels": kernels,
+        "collectives": collectives,
+        "steps": steps,
+        "memory": memory,
+        "gains": gains,
+        "outcomes": outcomes,
+    }
+    chosen = [kind for kind, on in kinds.items() if on]
+    if len(chosen) > 1:
+        raise InputProblem([error(code="usage", message="give one of " + ", ".join(f"--{k}" for k in kinds))])
+    try:
+        document = validate_kind(
+            kind=chosen[0] if chosen else "runs", path=file, engine=engine, group=group, profile=profile
+        )
+    except UnreadableRowsError as problem:
+        raise InputProblem([error(code="rows", message=str(problem), file=str(file) if file else None)]) from problem
+    from planner.report.accuracy import print_accuracy, update_readme
+
+    if readme is not None:
+        update_readme(path=readme, document=document)
+        sys.stderr.write(f"renewed the accuracy table of {readme}\n")
+    if json_:
+        emit(document)
+    else:
+        from rich.console import Console
+
+        print_accuracy(document=document, console=Console())
