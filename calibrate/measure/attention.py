@@ -1,4 +1,8 @@
-"""Scaled dot product attention, forward and forward with backward, causal and not, per back end."""
+"""Scaled dot product attention, forward and forward with backward, causal and not, per back end.
+
+Layout `views`: q, k and v are transposed views of one (batch, seq, (heads + 2 kv_heads) head_dim) product, as a layer
+without rotary positions passes them; `rotated`: q and k are copies in (batch, heads, seq, head_dim), v a view.
+"""
 
 from contextlib import nullcontext
 
@@ -26,16 +30,20 @@ def attention_samples(
     head_dim: int,
     backend: str = "default",
     causal: bool = True,
+    layout: str = "views",
     budget_s: float = 0.25,
     device: str = "cuda",
 ) -> list[Sample]:
     """One call of attention; op is `<backend>_causal` or `<backend>`."""
-
-    def draw(heads: int) -> torch.Tensor:
-        return torch.randn(batch, heads, seq, head_dim, device=device, dtype=torch.bfloat16, requires_grad=True)
-
-    q, k, v = draw(heads), draw(kv_heads), draw(kv_heads)
-    grad, gqa = torch.randn_like(q), kv_heads != heads
+    width = (heads + 2 * kv_heads) * head_dim
+    joint = torch.randn(batch, seq, width, device=device, dtype=torch.bfloat16)
+    sides = joint.split([heads * head_dim, kv_heads * head_dim, kv_heads * head_dim], -1)
+    q, k, v = (z.view(batch, seq, -1, head_dim).transpose(1, 2) for z in sides)
+    if layout == "rotated":
+        q, k = q.contiguous(), k.contiguous()
+    q, k, v = (z.detach().requires_grad_() for z in (q, k, v))
+    grad = torch.randn(batch, seq, heads, head_dim, device=device, dtype=torch.bfloat16).transpose(1, 2)
+    gqa = kv_heads != heads
     if gqa and backend == "efficient":
         k, v = (z.detach().repeat_interleave(heads // kv_heads, 1).requires_grad_() for z in (k, v))
         gqa = False
@@ -60,6 +68,7 @@ def attention_samples(
                     op=backend + "_causal" * causal,
                     shape=shape,
                     dtype="bf16",
+                    layout=layout,
                     phase=phase,
                     measured=device_time([call], budget_s=budget_s),
                 )

@@ -16,36 +16,32 @@ import torch
 
 # kind layers hidden heads kv ffn vocab mbs seq mode precision optimizer recompute
 SHAPES = """
-gpt 8 640 10 10 2560 50304 24 1024 eager amp fused none
-gpt 8 640 10 10 2560 50304 24 1024 compile amp fused none
-gpt 16 1152 18 18 4608 50304 8 1024 eager amp fused none
-gpt 16 1152 18 18 4608 50304 8 1024 compile amp fused none
-llama 10 1792 14 7 4864 64000 4 2048 eager bf16 fused none
-llama 10 1792 14 7 4864 64000 4 2048 compile bf16 fused none
-llama 10 1792 14 7 4864 64000 4 2048 eager amp fused none
-llama 10 1792 14 7 4864 64000 4 2048 eager bf16 fused full
-gpt 12 768 12 12 3072 50257 16 1024 eager amp fused none
-gpt 12 768 12 12 3072 32000 48 512 eager bf16 fused none
-gpt 12 768 12 12 3072 50304 1 1024 eager amp loop none
-gpt 12 768 12 12 3072 50304 1 1024 eager amp foreach none
-gpt 12 768 12 12 3072 50304 1 1024 eager amp fused none
-gpt 12 768 12 12 3072 50304 1 1024 regional amp fused none
-gpt 18 896 14 14 3584 50304 2 512 eager bf16 fused none
-gpt 18 896 14 14 3584 50304 2 512 eager amp fused full
-llama 16 1280 20 5 3456 100000 1 1024 eager amp fused none
-llama 16 1280 20 5 3456 100000 1 1024 compile amp fused none
-llama 6 2560 20 20 6912 256000 1 2048 eager amp fused none
-llama 6 2560 20 20 6912 256000 1 2048 eager bf16 foreach none
-llama 6 2560 20 20 6912 32000 2 4096 regional amp fused none
-llama 6 2560 20 20 6912 32000 2 4096 eager amp fused none
-llama 4 4096 32 8 14336 128256 2 2048 eager amp fused none
-llama 4 4096 32 8 14336 128256 2 2048 eager bf16 loop full
-gpt 24 1408 11 11 5632 50304 4 2048 eager amp foreach none
-gpt 24 1408 11 11 5632 50304 4 2048 eager amp fused full
-gpt 6 512 8 8 2048 50304 64 1024 eager amp fused none
-gpt 6 512 8 8 2048 50304 64 1024 compile amp fused none
-llama 8 1024 16 4 2816 32000 64 512 eager bf16 fused none
-llama 8 1024 16 4 2816 32000 64 512 regional bf16 fused none
+gpt 12 960 15 15 3840 50304 12 1024 eager amp fused none
+gpt 12 960 15 15 3840 50304 12 1024 compile amp fused none
+gpt 12 960 15 15 3840 50304 12 1024 eager bf16 fused none
+llama 12 1536 12 4 4096 32000 8 2048 eager amp fused none
+llama 12 1536 12 4 4096 32000 8 2048 compile amp fused none
+llama 12 1536 12 4 4096 32000 8 2048 eager amp fused full
+llama 5 5120 40 8 13824 64000 1 4096 eager bf16 foreach none
+llama 5 5120 40 8 13824 64000 1 4096 compile bf16 fused none
+llama 5 5120 40 8 13824 64000 1 4096 eager bf16 loop none
+gpt 20 1280 20 20 5120 50257 8 1024 eager amp fused none
+gpt 20 1280 20 20 5120 50257 8 1024 compile amp fused none
+gpt 20 1280 20 20 5120 50304 8 1024 regional amp foreach none
+gpt 10 2304 18 18 9216 32768 4 2048 eager amp fused none
+gpt 10 2304 18 18 9216 32768 4 2048 eager bf16 fused full
+llama 10 2048 16 16 5632 151936 2 4096 eager amp fused none
+llama 10 2048 16 16 5632 151936 2 4096 regional amp fused none
+llama 6 3584 28 4 18944 152064 1 4096 eager bf16 fused none
+llama 24 896 14 2 4864 151936 4 1024 eager amp fused none
+llama 4 2048 32 8 8192 256000 4 2048 eager amp fused none
+gpt 24 768 12 12 3072 50304 64 512 eager amp fused none
+gpt 6 768 12 12 3072 50304 2 1024 eager amp fused none
+gpt 6 768 12 12 3072 50304 2 1024 compile amp fused none
+llama 12 768 12 4 2048 32000 2 512 eager bf16 fused none
+llama 12 768 12 4 2048 32000 2 512 compile bf16 fused none
+gpt 16 640 10 10 2560 32000 1 512 regional bf16 fused none
+llama 8 1024 8 8 2816 100000 1 2048 eager amp loop none
 """
 KEYS = [
     "kind",
@@ -96,7 +92,7 @@ def main() -> None:
     p.add_argument("--out", type=Path, required=True)
     p.add_argument("--seconds", type=float, default=250.0)
     p.add_argument("--warm", type=float, default=0.0, help="seconds to spend at most on compiling side by side")
-    p.add_argument("--prefix", default="G")
+    p.add_argument("--prefix", default="H")
     a = p.parse_args()
     began = time.perf_counter()
     if a.warm:

@@ -19,8 +19,8 @@ from planner.cost.rates import (
 from planner.cost.types import Estimate
 
 # Products whose inner sizes are not multiples of 16 bytes leave the fast path. H200, 8192 x 50257 x 1024 against 50304:
-# 97, 140 and 148 of 628, 702 and 702 TFLOP/s forward, data and weight gradient (profile h200-sxm-first;
-# h200-sxm repeats it: 96, 139, 147).
+# 97, 140 and 148 of 628, 702 and 702 TFLOP/s forward, data and weight gradient (an earlier
+# run; profile h200-sxm repeats it: 96, 139, 147).
 MISALIGNED = 0.19
 QUANTISE_STREAM_SHARE = 0.75  # fp8 quantise kernels reach 0.86-0.90 of HBM on Hopper, 0.57-0.60 on Blackwell
 HEAD64_SHARE = 0.78  # attention rate at head 64 over head 128 on Hopper

@@ -6,6 +6,8 @@ averaged over the nearest samples with inverse squared distance in the logarithm
 """
 
 import math
+import statistics
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +20,8 @@ from planner.profile.schema import Profile, Sample
 Label = Literal["measured", "interpolated", "assumed"]
 FLOOR_S = 2e-6
 NEIGHBOURS = 6
+SMALLEST = 0.9  # of the smallest size measured: what is left of it is launch, not traffic
+INNER_RAMP = 100.0  # inner size at which a product runs at half its rate: pipeline fill of a tile
 OUTSIDE = 1.0
 ITEM_BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "fp8": 1}
 STREAM_OPS = ("copy", "add", "gelu")
@@ -29,11 +33,15 @@ class SurfaceError(LookupError):
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds, where they come from, and their relative spread (p90 - p10 over the median, of the samples used)."""
+    """Seconds, where they come from, and their relative spread (p90 - p10 over the median, of the samples used).
+
+    `clock_mhz` is the clock at which the samples ran, None where it was not recorded.
+    """
 
     seconds: float
     label: Label
     spread_frac: float
+    clock_mhz: float | None = None
 
 
 @dataclass(frozen=True)
@@ -41,11 +49,27 @@ class _Surface:
     points: np.ndarray[Any, np.dtype[np.float64]]
     excess: np.ndarray[Any, np.dtype[np.float64]]
     spread: np.ndarray[Any, np.dtype[np.float64]]
-    exact: dict[tuple[float, ...], tuple[float, float]]
+    clock: np.ndarray[Any, np.dtype[np.float64]]
+    exact: dict[tuple[float, ...], tuple[float, float, float]]
 
 
 def _spread(sample: Sample) -> float:
     return (sample.p90_s - sample.p10_s) / sample.p50_s if sample.p50_s > 0 else 0.0
+
+
+def _by_shape(rows: Iterable[Sample], names: tuple[str, ...]) -> dict[tuple[float, ...], tuple[float, float, float]]:
+    """Seconds, spread and clock of each shape: the median over sessions and machines."""
+    found: dict[tuple[float, ...], list[Sample]] = defaultdict(list)
+    for s in rows:
+        found[tuple(s.shape[x] for x in names)].append(s)
+    return {
+        shape: (
+            statistics.median(s.p50_s for s in same),
+            statistics.median(_spread(s) for s in same),
+            statistics.median(s.clock_mhz or 0.0 for s in same),
+        )
+        for shape, same in found.items()
+    }
 
 
 def _aligned(*sides: int) -> bool:
@@ -66,7 +90,7 @@ def _optimizer_place(shape: dict[str, Any]) -> tuple[float, ...]:
 
 
 class Surfaces:
-    """Lookups over one profile; the last session wins where a shape was measured twice with the same method."""
+    """Lookups over one profile; the median of its sessions where a shape was measured twice."""
 
     def __init__(self, profile: Profile) -> None:
         self._samples: dict[tuple[str, ...], list[Sample]] = defaultdict(list)
@@ -74,6 +98,7 @@ class Surfaces:
             key = (s.kind, s.op, s.dtype, s.phase, s.state)
             self._samples[key].append(s)
         self._cache: dict[Any, _Surface] = {}
+        self._lines: dict[Any, list[tuple[float, ...]]] = {}
         self._rates: dict[Any, float] = {}
         self.bandwidth_bytes_per_s = self._best_bandwidth()
 
@@ -86,9 +111,10 @@ class Surfaces:
         rate = self._rate(("matmul", dtype, phase, state, layout), rows, lambda s: 2.0 * s["m"] * s["n"] * s["k"])
 
         def roof(s: dict[str, Any]) -> float:
-            work = 2.0 * s["m"] * s["n"] * s["k"] / rate
+            inner = {"fwd": s["k"], "dgrad": s["n"], "wgrad": s["m"]}[phase]
+            work = 2.0 * s["m"] * s["n"] * s["k"] / rate * (1 + INNER_RAMP / inner)
             moved = item * (s["m"] * s["k"] + s["n"] * s["k"]) + max(2, item) * s["m"] * s["n"]
-            return float(max(work, moved / self.bandwidth_bytes_per_s))
+            return float((work**4 + (moved / self.bandwidth_bytes_per_s) ** 4) ** 0.25)
 
         same = [s for s in rows if _aligned(s.shape["n"], s.shape["k"]) == _aligned(n, k)]
         near = same or rows
@@ -107,10 +133,15 @@ class Surfaces:
         kv_heads: int,
         seq: int,
         head_dim: int,
-        op: str,
+        op: str = "default_causal",
         phase: str = "step",
+        layout: str | None = None,
     ) -> Reading:
-        """One attention call of back end `op` (`cudnn_causal`, ...); phase `step` is forward with backward."""
+        """One attention call of back end `op`; phase `step` is forward with backward.
+
+        `default` is what PyTorch picks. The layout matters for a measured shape only:
+        between shapes all layouts are read together.
+        """
         rows = self._rows("attention", op, "bf16", phase, "hot")
         causal = 0.5 if op.endswith("causal") else 1.0
         passes = 14.0 if phase == "step" else 4.0
@@ -120,23 +151,70 @@ class Surfaces:
 
         rate = self._rate(("attention", op, phase), rows, flops)
         shape = {"batch": batch, "heads": heads, "kv_heads": kv_heads, "seq": seq, "head_dim": head_dim}
-        return self._read(("attention", op, phase), rows, shape, lambda s: flops(s) / rate, place=_attention_place)
+        same = [s for s in rows if s.layout == layout and all(s.shape[k] == v for k, v in shape.items())]
+        key = ("attention", op, phase, layout, *shape.values()) if same else ("attention", op, phase)
+        return self._read(key, same or rows, shape, lambda s: flops(s) / rate, place=_attention_place)
 
     def memory(self, *, op: str, elements: int, dtype: str = "bf16", phase: str = "fwd") -> Reading:
         """A bandwidth-bound operator on `elements` values; rows of any width count as one size."""
         rows = self._rows("memory", op, dtype, phase, "hot", where=lambda s: "elements" in s.shape)
-        rate = self._rate(("memory", op, dtype, phase), rows, lambda s: float(s["elements"]))
+        return self._line(("memory", op, dtype, phase), rows, "elements", float(elements))
+
+    def rows(self, *, op: str, rows: int, width: int, dtype: str, phase: str = "fwd") -> Reading:
+        """An operator over `rows` rows of `width` values whose time depends on both: norms, sums over rows."""
+        found = self._rows("memory", op, dtype, phase, "hot", where=lambda s: "width" in s.shape)
+        rate = self._rate(("rows", op, dtype, phase), found, lambda s: float(s["elements"]))
+
+        def place(s: dict[str, Any]) -> tuple[float, ...]:
+            return (math.log2(s["elements"] / s["width"]), math.log2(s["width"]))
+
+        shape = {"elements": rows * width, "width": width}
+        key = ("rows", op, dtype, phase)
+        return self._read(key, found, shape, lambda s: s["elements"] / rate, place=place)
+
+    def embedding(self, *, tokens: int, vocab: int, hidden: int, dtype: str, phase: str) -> Reading:
+        """Look-up of `tokens` rows (fwd), or look-up with its dense gradient (step)."""
+        rows = self._rows("memory", "embedding", dtype, phase, "hot")
+        item = ITEM_BYTES[dtype]
+
+        def moved(s: dict[str, Any]) -> float:
+            rows_bytes = 2.0 * item * s["tokens"] * s["hidden"]
+            return float(rows_bytes if phase == "fwd" else 3 * rows_bytes + item * s["vocab"] * s["hidden"])
+
+        rate = self._rate(("embedding", dtype, phase), rows, moved)
+        shape = {"tokens": tokens, "vocab": vocab, "hidden": hidden}
+        return self._read(("embedding", dtype, phase), rows, shape, lambda s: moved(s) / rate)
+
+    def loss(self, *, tokens: int, vocab: int, layout: str = "") -> Reading:
+        """Cross-entropy in fp32 over 16-bit logits, forward with backward; layout `compile` for generated kernels."""
+        rows = self._rows("memory", "loss", "bf16", "step", "hot", where=lambda s: s.layout == layout)
+        same = [s for s in rows if _aligned(s.shape["vocab"]) == _aligned(vocab)] or rows
+        rate = self._rate(("loss", layout), rows, lambda s: float(s["tokens"]) * s["vocab"])
+        key = ("loss", layout, _aligned(vocab))
         return self._read(
-            ("memory", op, dtype, phase),
-            rows,
-            {"elements": elements},
-            lambda s: s["elements"] / rate,
-            keys=("elements",),
+            key, same, {"tokens": tokens, "vocab": vocab}, lambda s: float(s["tokens"]) * s["vocab"] / rate
         )
+
+    def stream(self, *, nbytes: float) -> Reading:
+        """A generated kernel that moves `nbytes`: read off the copies and additions of all sizes, by traffic."""
+        rows = [
+            s
+            for (kind, op, *_), group in self._samples.items()
+            if kind == "memory" and op in ("copy", "add") and group
+            for s in group
+            if s.phase == "fwd"
+        ]
+        if not rows:
+            raise SurfaceError("the profile has no copy to read the bandwidth from")
+        return self._line(("stream",), rows, "bytes", nbytes)
 
     def optimizer(self, *, params: float, tensors: int, variant: str = "fused", precision: str = "amp") -> Reading:
         """Device seconds of one AdamW update over all parameters (launch gaps included where the host is the limit)."""
         rows = self._rows("optimizer", f"adamw_{variant}", precision, "step", "hot")
+        if variant != "fused":
+            # Small updates in these forms wait for the host: only the sample with the best rate is device time.
+            best = min(rows, key=lambda s: s.p50_s / s.shape["params"])
+            return Reading(best.p50_s / best.shape["params"] * params, "interpolated", _spread(best))
         rate = self._rate(("optimizer", variant, precision), rows, lambda s: float(s["params"]))
         floor = min(s.p50_s for s in rows)
         return self._read(
@@ -220,6 +298,22 @@ class Surfaces:
                 )
         return best or math.inf
 
+    def _line(self, key: Any, rows: list[Sample], name: str, at: float) -> Reading:
+        """Piecewise linear between the sizes measured, continued beyond the ends; never below the smallest."""
+        if key not in self._lines:
+            self._lines[key] = sorted((p[0], *values) for p, values in _by_shape(rows, (name,)).items())
+        line = self._lines[key]
+        sizes = [size for size, *_ in line]
+        if at in sizes or len(line) == 1:
+            size, seconds, spread, clock = line[sizes.index(at) if at in sizes else 0]
+            label: Label = "measured" if size == at else "assumed"
+            return Reading(seconds * at / size, label, spread, clock or None)
+        right = min(max(bisect(sizes, at), 1), len(line) - 1)
+        (x0, t0, spread, clock), (x1, t1, *_) = line[right - 1], line[right]
+        seconds = max(t0 + (t1 - t0) * (at - x0) / (x1 - x0), SMALLEST * line[0][1] if at < sizes[0] else 0.0)
+        inside = sizes[0] / 8 <= at <= 8 * sizes[-1]
+        return Reading(seconds, "interpolated" if inside else "assumed", spread, clock or None)
+
     def _read(
         self,
         key: Any,
@@ -234,23 +328,24 @@ class Surfaces:
         names = keys or tuple(shape)
         where = place or (lambda s: tuple(math.log2(s[x]) for x in names))
         if key not in self._cache:
-            exact = {tuple(s.shape[x] for x in names): (s.p50_s, _spread(s)) for s in rows}
+            exact = _by_shape(rows, names)
             self._cache[key] = _Surface(
                 points=np.array([where(dict(zip(names, p, strict=True))) for p in exact]),
                 excess=np.array(
                     [
                         math.log(max(t - floor_s, 0.1 * t) / roof(dict(zip(names, p, strict=True))))
-                        for p, (t, _) in exact.items()
+                        for p, (t, _, _) in exact.items()
                     ]
                 ),
-                spread=np.array([spread for _, spread in exact.values()]),
+                spread=np.array([spread for _, spread, _ in exact.values()]),
+                clock=np.array([clock for _, _, clock in exact.values()]),
                 exact=exact,
             )
         surface = self._cache[key]
         point = tuple(shape[x] for x in names)
         if point in surface.exact:
-            seconds, spread = surface.exact[point]
-            return Reading(seconds, "measured", spread)
+            seconds, spread, clock = surface.exact[point]
+            return Reading(seconds, "measured", spread, clock or None)
         at = np.array(where(shape))
         distance = ((surface.points - at) ** 2).sum(axis=1)
         nearest = np.argsort(distance, kind="stable")[:NEIGHBOURS]
@@ -259,4 +354,6 @@ class Surfaces:
         spread = float((weight * surface.spread[nearest]).sum() / weight.sum())
         low, high = surface.points.min(axis=0) - OUTSIDE, surface.points.max(axis=0) + OUTSIDE
         inside = bool(((at >= low) & (at <= high)).all()) and len(surface.exact) > 1
-        return Reading(floor_s + roof(shape) * math.exp(excess), "interpolated" if inside else "assumed", spread)
+        clock = float((weight * surface.clock[nearest]).sum() / weight.sum())
+        label: Label = "interpolated" if inside else "assumed"
+        return Reading(floor_s + roof(shape) * math.exp(excess), label, spread, clock or None)
