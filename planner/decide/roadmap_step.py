@@ -3,11 +3,17 @@
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from planner import catalog
 from planner.cost.kernels import memory_bound_s
+from planner.cost.rates import hot_rate
 from planner.cost.types import Network
+from planner.scenario import Scenario, Strategy
 from planner.simulate.assemble import StepAnswer, forecast_step
 from planner.simulate.durations import Machine
-from planner.workload.transforms import Stack, effective_model, uncounted_bytes
+from planner.workload.memory import worst_rank
+from planner.workload.operators import layer_operators
+from planner.workload.resolve import RECOMPUTE_ORDER, Resolved
+from planner.workload.transforms import POINTWISE, Stack, effective_model, uncounted_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +69,76 @@ def stack_step(*, stack: Stack, network: Network, engine: str = "fast") -> Stack
             parts[name] *= factor
     step = sum(parts.values())
     return StackStep(answer, step, tuple(parts.items()), step * stack.tokens_factor * stack.steps_factor)
+
+
+def base_stack(*, scenario: Scenario, strategy: Strategy, resolved: Resolved) -> Stack:
+    """The stack of a resolved strategy."""
+    mode = strategy.framework.mode if strategy.framework is not None else "eager"
+    node = catalog.node(scenario.cluster.node)
+    return Stack(
+        model=scenario.model_spec,
+        layout=resolved.layout,
+        software=resolved.software,
+        gpu=node.gpu,
+        nodes=scenario.cluster.nodes,
+        compiled={"compile": "whole", "regional": "regional"}.get(mode, ""),
+        cuda_graph=resolved.cuda_graph,
+        applied=tuple(strategy.optimisations),
+    )
+
+
+def memory_bytes(stack: Stack) -> float:
+    """Bytes of the fullest rank, what driver and allocator hold included."""
+    rank = worst_rank(model=stack.model, layout=stack.layout, fusions=stack.software.fusions)
+    return rank.peak_bytes + rank.reserved_bytes
+
+
+def fits(stack: Stack) -> bool:
+    """Whether the fullest rank fits its GPU."""
+    return memory_bytes(stack) <= catalog.gpu(stack.gpu).mem_bytes
+
+
+def least_recompute(stack: Stack) -> Stack:
+    """The stack with the least recompute that fits; unchanged where none fits or partial recompute was chosen."""
+    if stack.recompute_layers_frac < 1:
+        return stack
+    for mode in RECOMPUTE_ORDER:
+        trial = stack.with_layout(recompute=mode)
+        if fits(trial):
+            return trial
+    return stack
+
+
+def ceilings(*, stack: Stack, step: StackStep) -> dict[str, float]:
+    """Shares of the step that each kind of work could win at most.
+
+    glue: the GPU idles for its host. operator: achieved against attainable rate, weighed by time (products against the
+    sustained rate of a large one, attention against the part's best kernel, memory-bound work against the fused list).
+    parallel: exposed communication and bubble. What algorithms could win no trace tells; only a pilot run does.
+    """
+    total = step.step_s
+    flops = step.answer.hardware_flops_per_s_per_gpu * step.answer.step_s
+    dtype = stack.layout.precision
+    attainable = flops / hot_rate(gpu=stack.gpu, dtype=dtype).plateau_flops
+    matmul = step.part("compute_matmul") + step.part("compute_attention")
+    fused = stack.with_software(fusions=stack.software.fusions | POINTWISE | {"cross_entropy"})
+    memory, lean = step.part("compute_memory_bound"), _fused_memory_s(stack=fused, like=step)
+    operator = max(0.0, matmul - attainable) + max(0.0, memory - lean)
+    exposed = sum(v for k, v in step.parts_s if k.startswith("exposed_"))
+    idle = step.part("launch_gap", "straggler") + max(0.0, step.part("other"))
+    return {
+        "glue": idle / total,
+        "operator": min(1.0, operator / total),
+        "parallel": (exposed + step.part("bubble")) / total,
+    }
+
+
+def _fused_memory_s(*, stack: Stack, like: StackStep) -> float:
+    """Memory-bound seconds of a fused stack, estimated by traffic from those of the unfused one."""
+    ops = layer_operators(
+        model=stack.model, layout=stack.layout, moe=bool(stack.model.moe_experts), fusions=stack.software.fusions
+    )
+    nbytes = sum(op.nbytes for op in ops if op.kind == "memory")
+    per_step = stack.model.layers * stack.layout.micro_batches / stack.layout.pp
+    seconds = memory_bound_s(gpu=stack.gpu, nbytes=nbytes * per_step).seconds
+    return min(like.part("compute_memory_bound"), seconds)

@@ -17,6 +17,7 @@ from importlib.resources import files
 from typing import Any
 
 from planner import catalog
+from planner.catalog.optimisations import optimisation
 from planner.catalog.software import software
 from planner.catalog.types import ModelSpec
 from planner.cost.types import Network
@@ -266,7 +267,7 @@ def _skip(row: Row) -> str | None:
     if not keys:
         return "setting_missing: no optimisation of the catalogue fits"
     try:
-        entries = [catalog_entry(k) for k in keys]
+        entries = [optimisation(k) for k in keys]
     except catalog.CatalogError as error:
         return f"setting_missing: {error}"
     if (row.get("in_scope") or "").strip() == "no":
@@ -274,13 +275,6 @@ def _skip(row: Row) -> str | None:
             return "convergence: steps to the same quality change"
         return "setting_missing: both sides cannot be simulated from the row"
     return None
-
-
-def catalog_entry(key: str) -> Any:
-    """The catalogue entry of a key."""
-    from planner.catalog.optimisations import optimisation
-
-    return optimisation(key)
 
 
 def predict(row: Row, earlier: Sequence[Row] = ()) -> float:
@@ -304,7 +298,9 @@ def predict(row: Row, earlier: Sequence[Row] = ()) -> float:
         old, new = (stack_step(stack=s, network=network) for s in (before, after))
     except ValueError as error:
         raise SkipRowError("setting_missing", str(error)) from error
-    return old.effective_s / new.effective_s
+    # Goodput is not part of a step: what acts on it alone gets the catalogue's usual factor.
+    run = math.prod(e.factor_typical for e in map(optimisation, _keys(row)) if e.modelled_by == "run")
+    return old.effective_s / new.effective_s / run
 
 
 def config_hash(row: Row) -> str:
