@@ -1,11 +1,12 @@
 """`planner roadmap`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from planner.commands.shared import INFEASIBLE, InputProblem, Json, ScenarioPath, emit, error, load
+from planner.commands.shared import GOAL_MISSED, INFEASIBLE, InputProblem, Json, ScenarioPath, emit, error, load
 
 
 def roadmap(
@@ -27,9 +28,7 @@ def roadmap(
     loaded = load(scenario)
     try:
         day = date.fromisoformat(start) if start else None
-        answer = build(
-            scenario=loaded, name=strategy, history=read_history(history) if history else None, start=day
-        )
+        answer = build(scenario=loaded, name=strategy, history=read_history(history) if history else None, start=day)
     except (ForecastError, HistoryError) as problem:
         raise InputProblem([error(code="roadmap", message=str(problem), file=str(scenario))]) from problem
     except ValueError as problem:
@@ -40,8 +39,12 @@ def roadmap(
         emit(answer.document)
     else:
         _print(document=answer.document, title=loaded.name)
-    if not answer.document["steps"] and "fits" in str(answer.document["refused"]) and not answer.document["spend_usd"]:
+    if not answer.document["feasible"]:
         raise typer.Exit(INFEASIBLE)
+    target = answer.document["target"]
+    if target["speedup"] is not None and target["p_road"] < loaded.goals.probability:
+        sys.stderr.write(f"goal missed: {target['speedup']:g}x is reached with probability {target['p_road']:.2f}\n")
+        raise typer.Exit(GOAL_MISSED)
 
 
 def _print(*, document: dict[str, Any] | Any, title: str) -> None:
@@ -52,8 +55,8 @@ def _print(*, document: dict[str, Any] | Any, title: str) -> None:
     limits = document["ceilings"]
     console.print(f"[bold]{title}[/bold], from strategy {document['strategy']}")
     console.print(
-        f"bottleneck: {document['bottleneck']}; ceilings: glue {limits['glue']:.1%}, operator {limits['operator']:.1%}, "
-        f"parallel {limits['parallel']:.1%}; structural: only a pilot run tells"
+        f"bottleneck: {document['bottleneck']}; ceilings: glue {limits['glue']:.1%}, "
+        f"operator {limits['operator']:.1%}, parallel {limits['parallel']:.1%}; structural: only a pilot run tells"
     )
     if document["glue_first"]:
         console.print("idle and exposed time exceed 15 %: glue and overlap first")
@@ -75,8 +78,8 @@ def _print(*, document: dict[str, Any] | Any, title: str) -> None:
     console.print(table)
     fall, stop, switch, target = (document[k] for k in ("waterfall", "cutoff", "switch_when", "target"))
     console.print(
-        f"all steps: {fall['before_s']:.4g} s to {fall['after_s']:.4g} s, {fall['speedup']:.2f}x; single gains alone "
-        f"would differ by {fall['interaction_rest_frac']:+.1%}"
+        f"all steps: {fall['before_s']:.4g} s to {fall['after_s']:.4g} s, {fall['speedup']:.2f}x; together they give "
+        f"{fall['interaction_rest_frac']:+.1%} beside the product of single gains"
     )
     console.print(
         f"cut-off after step {stop['after_steps']}: next is {stop['next']}, gains ${stop['next_gain_usd']:,.0f} for "
@@ -85,4 +88,6 @@ def _print(*, document: dict[str, Any] | Any, title: str) -> None:
     console.print(f"structural work: {switch['why']}")
     if target["speedup"]:
         need = "structural work is needed" if target["structural_needed"] else "incremental work suffices"
-        console.print(f"target {target['speedup']:g}x: incremental alone with probability {target['p_incremental']:.2f}; {need}")
+        console.print(
+            f"target {target['speedup']:g}x: incremental alone with probability {target['p_incremental']:.2f}; {need}"
+        )

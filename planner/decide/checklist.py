@@ -136,7 +136,8 @@ def checklist(*, key: str, stack: Stack) -> tuple[Check, ...]:
         Check(
             "libraries",
             f"try checkpoint, evaluation, profiler and data loader with it; it ties you to: {entry.lock_in}",
-            "all of them run; conflicts listed in the catalogue are off: " + (", ".join(sorted(entry.conflicts)) or "none"),
+            "all of them run; conflicts listed in the catalogue are off: "
+            + (", ".join(sorted(entry.conflicts)) or "none"),
         ),
         Check(
             "monitoring",

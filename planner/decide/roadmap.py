@@ -12,28 +12,27 @@ from planner import SCHEMA_VERSION, __version__
 from planner.cost.types import Network
 from planner.decide.checklist import checklist
 from planner.decide.roadmap_search import (
-    SIGMA_FLOOR,
-    SIGMA_OF_GAIN,
     TEST_GPU_HOURS,
-    Z80,
     Candidate,
     Economy,
     Plan,
     choose,
     elsewhere,
+    glue_first,
     leave_one_out,
     replay,
 )
-from planner.decide.roadmap_step import StackStep, base_stack, ceilings, stack_step
+from planner.decide.roadmap_step import StackStep, avoidable_frac, base_stack, ceilings, fits, gain_sigma, stack_step
 from planner.decide.stopping import GainLaw, History, cutoff, fit_law, outlook, read_history, switch_after
 from planner.forecast import Forecast, ForecastError, forecast_strategy, machine_for
 from planner.scenario import Scenario, Strategy
 
 OTHER_NODES = ("hgx-a100", "hgx-h100", "hgx-b200")
-DRAWS, SEED = 20_000, 0
+DRAWS, SEED, Z80 = 20_000, 0, 1.2815515655446004
 WEEKS_PER_YEAR = 52.0
-MATURE_MFU, MATURE_OPERATOR_FRAC = 0.45, 0.10
+MATURE_MFU, LEAST_AVOIDABLE_FRAC = 0.45, 0.05
 ENGINEERS_ON_A_STEP = 2.0
+FAR_BEYOND_INCREMENTAL = 1.5  # logarithms of target over that of all incremental steps together
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +43,29 @@ class Roadmap:
     document: Mapping[str, Any]
 
 
-def bottleneck(*, step: StackStep, goodput: float, mfu: float, operator_frac: float) -> str:
-    """What holds the run most: the largest share of elapsed time; a well-used GPU points to the algorithm.
+def bottleneck(*, step: StackStep, avoidable: Mapping[str, float], goodput: float, mfu: float) -> str:
+    """What holds the run most: the largest avoidable share of elapsed time.
+
+    Where next to nothing is avoidable, the largest share itself; a GPU that is used well then points to the algorithm.
 
     Returns:
         host, memory, compute, wire, bubble, failures or algorithm.
     """
     exposed = tuple(k for k, _ in step.parts_s if k.startswith("exposed_"))
-    shares = {
-        "host": step.part("launch_gap", "straggler", "other"),
-        "memory": step.part("compute_memory_bound", "optimizer"),
-        "compute": step.part("compute_matmul", "compute_attention"),
-        "wire": step.part(*exposed),
-        "bubble": step.part("bubble"),
+    lost = {
+        "host": step.part("launch_gap", "straggler", "other") / step.step_s,
+        "memory": avoidable["memory"],
+        "compute": avoidable["compute"],
+        "wire": step.part(*exposed) / step.step_s,
+        "bubble": step.part("bubble") / step.step_s,
     }
-    elapsed = {k: goodput * v / step.step_s for k, v in shares.items()} | {"failures": 1 - goodput}
+    elapsed = {k: goodput * v for k, v in lost.items()} | {"failures": 1 - goodput}
     name = max(elapsed, key=lambda k: elapsed[k])
-    return "algorithm" if name == "compute" and mfu > MATURE_MFU and operator_frac < MATURE_OPERATOR_FRAC else name
+    if elapsed[name] >= LEAST_AVOIDABLE_FRAC:
+        return name
+    if step.part("compute_memory_bound", "optimizer") > step.part("compute_matmul", "compute_attention"):
+        return "memory"
+    return "algorithm" if mfu > MATURE_MFU else "compute"
 
 
 def _run_factors(*, scenario: Scenario, name: str, before: Forecast) -> tuple[tuple[str, float], ...]:
@@ -78,7 +83,7 @@ def _run_factors(*, scenario: Scenario, name: str, before: Forecast) -> tuple[tu
 
 def _gains(log_gain: float) -> dict[str, float]:
     """P10, P50 and P90 of a simulated gain as a share of the time before."""
-    sigma = max(SIGMA_FLOOR, SIGMA_OF_GAIN * abs(log_gain))
+    sigma = gain_sigma(log_gain)
     low, high = log_gain - Z80 * sigma, log_gain + Z80 * sigma
     return {"p10": -math.expm1(-low), "p50": -math.expm1(-log_gain), "p90": -math.expm1(-high)}
 
@@ -89,7 +94,7 @@ def reach_probability(*, steps: tuple[Candidate, ...], target: float, seed: int 
         return float(target <= 1)
     rng = np.random.default_rng(seed)
     gains = np.array([s.log_gain for s in steps])
-    sigma = np.maximum(SIGMA_FLOOR, SIGMA_OF_GAIN * np.abs(gains))
+    sigma = np.array([gain_sigma(g) for g in gains])
     works = rng.random((DRAWS, len(steps))) < np.array([s.chance for s in steps])
     drawn = gains + sigma * rng.standard_normal((DRAWS, len(steps)))
     return float(np.mean((works * drawn).sum(axis=1) >= math.log(target)))
@@ -153,10 +158,9 @@ def _waterfall(*, plan: Plan, network: Network, open_recompute: bool) -> dict[st
         after = before_s * math.exp(-total)
         bars.append({"key": step.entry.key, "before_s": now, "after_s": after, "gain_frac": 1 - after / now})
         now = after
-    total = math.log(before_s / now)
-    singles = sum(
-        replay(keys=[k], plan=plan, network=network, open_recompute=open_recompute) for k in keys if k in plan.alone
-    )
+    possible = [k for k in keys if k in plan.alone]
+    together = replay(keys=possible, plan=plan, network=network, open_recompute=open_recompute)
+    singles = sum(replay(keys=[k], plan=plan, network=network, open_recompute=open_recompute) for k in possible)
     lost = leave_one_out(plan=plan, network=network, open_recompute=open_recompute)
     return {
         "sequence": bars,
@@ -164,7 +168,8 @@ def _waterfall(*, plan: Plan, network: Network, open_recompute: bool) -> dict[st
         "after_s": now,
         "speedup": before_s / now,
         "leave_one_out_frac": {k: -math.expm1(-v) for k, v in lost.items()},
-        "interaction_rest_frac": math.expm1(total - singles),
+        "interaction_rest_frac": math.expm1(together - singles),
+        "only_behind_others": [k for k in keys if k not in plan.alone],
     }
 
 
@@ -248,9 +253,15 @@ def _plans(
         return incremental, structural, {"speedup": None, "p_incremental": None, "structural_needed": None}
     p = reach_probability(steps=incremental.steps, target=target)
     needed = p < scenario.goals.probability
-    cuts = frozenset({"A", "B"}) if needed else frozenset({"A"})
+    within = sum(s.log_gain for s in incremental.steps)
+    far = math.log(target) > FAR_BEYOND_INCREMENTAL * within
     road = choose(
-        **common, cuts=cuts, target_log=math.log(target), open_recompute=open_recompute, max_steps=20 if needed else 12
+        **common,
+        cuts=frozenset({"A", "B"}) if needed else frozenset({"A"}),
+        target_log=math.log(target),
+        by_size=far,
+        open_recompute=open_recompute,
+        max_steps=20,
     )
     return (
         road,
@@ -259,6 +270,7 @@ def _plans(
             "speedup": target,
             "p_incremental": p,
             "structural_needed": needed,
+            "led_by": "structural" if far else "incremental",
             "p_road": reach_probability(steps=road.steps, target=target),
         },
     )
@@ -305,7 +317,8 @@ def roadmap(
     )
     step = stack_step(stack=stack, network=network)
     limits = ceilings(stack=stack, step=step)
-    law = fit_law(history or (history := read_history()))
+    seen = history or read_history()
+    law = fit_law(seen)
     people = max(1, scenario.team.application + scenario.team.systems + scenario.team.algorithm)
     usd_per_week = people * economy.usd_per_person_week + TEST_GPU_HOURS * economy.usd_per_gpu_hour
     steps, at = [], 0.0
@@ -323,16 +336,17 @@ def roadmap(
         "versions": doc["versions"] | {"planner": __version__},
         "seed": SEED,
         "strategy": name,
+        "feasible": fits(plan.steps[-1].after if plan.steps else stack),
         "bottleneck": bottleneck(
-            step=step, goodput=doc["goodput"], mfu=doc["mfu"], operator_frac=limits["operator"]
+            step=step, avoidable=avoidable_frac(stack=stack, step=step), goodput=doc["goodput"], mfu=doc["mfu"]
         ),
         "ceilings": limits | {"structural": None},
-        "glue_first": limits["glue"] + (limits["parallel"] - step.part("bubble") / step.step_s) > 0.15,
+        "glue_first": glue_first(stack=stack, network=network),
         "spend_usd": economy.spend_usd,
         "steps": steps,
         "waterfall": _waterfall(plan=plan, network=network, open_recompute=open_recompute),
         "cutoff": _cutoff(plan=plan, paying=paying, economy=economy, law=law, team_usd_per_week=usd_per_week),
-        "history": _history_document(history=history, law=law, economy=economy, usd_per_week=usd_per_week),
+        "history": _history_document(history=seen, law=law, economy=economy, usd_per_week=usd_per_week),
         "switch_when": _switch(plan=plan, structural=structural),
         "structural": [
             {"key": s.entry.key, "gain_frac": _gains(s.log_gain), "p_success": s.chance, "cost_usd": s.cost_usd}

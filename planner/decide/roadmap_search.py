@@ -1,24 +1,25 @@
 """Which optimisations, in which order: gains simulated one on top of the other, worth and cost in money.
 
-Greedy by expected money saved per money spent, re-simulated on the stack so far; stale gains are re-evaluated only when
-they lead (lazy greedy, Minoux 1978), because two steps on the same bytes or the same idle time mostly weaken each other.
+Greedy by expected money saved per money spent, every step simulated on the stack so far: two steps on the same bytes or
+the same idle time weaken each other, and some only become possible (FP8 after the compiler) or worth it (overlap of
+tensor-parallel exchange after the layout) behind another.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner import catalog
 from planner.catalog.optimisations import Optimisation, optimisation, optimisations
 from planner.cost.types import Network
-from planner.decide.roadmap_step import StackStep, fits, least_recompute, stack_step
+from planner.decide.roadmap_step import fits, least_recompute, stack_step
 from planner.scenario.team import Team
 from planner.workload.transforms import NotApplicableError, Stack, apply, unmet
 
 # Shares of the step below and above which glue and overlap come first.
 GLUE_FIRST_FRAC = 0.15
-# Engineering judgement, not measurement: a team without the role learns on the job; a young code base is quick to change;
-# a mature one pays for changes that touch the whole run; a checkpoint that others load must stay loadable.
+# Engineering judgement, not measurement: a team without the role learns on the job; a young code base is quick to
+# change; a mature one pays for changes that touch the whole run; a checkpoint that others load must stay loadable.
 NO_ROLE_EFFORT, NO_ROLE_CHANCE = 2.0, 0.7
 STAGE_EFFORT = {"early": 0.7, "growing": 1.0, "mature": 1.0}
 MATURE_GLOBAL_EFFORT = 1.5
@@ -28,8 +29,6 @@ LOCKED_ECOSYSTEM_CHANCE = 0.3
 TEST_GPU_HOURS = 2 * 15 * (20 / 60) * 8
 PILOT_FRAC = 0.01  # of the run's GPU-hours, to prove quality
 TRANSFER_FRAC = 0.5  # structural gains surviving a ten-fold size gap
-SIGMA_FLOOR, SIGMA_OF_GAIN = 0.03, 0.5
-Z80 = 1.2815515655446004
 ROLE_BY_CLASS = {
     "kernel": "systems",
     "glue": "systems",
@@ -40,6 +39,8 @@ ROLE_BY_CLASS = {
 }
 # Steps whose usual factor has no share of the simulated step behind it: shown only when a person names them.
 UNSEEN = frozenset({"async_data", "packing", "offload", "hand_cuda", "agent_search", "layer_drop", "rate_limiter"})
+LEAST_LOG_GAIN = 1e-3
+SLOW = "layout_search"  # tens of simulations
 SHARDING_ONLY = frozenset({"pytorch", "fsdp", "deepspeed"})
 MEMORY_COSTS = frozenset({"full_ac", "selective_ac", "zero_stage", "lowbit_optim"})
 
@@ -77,6 +78,7 @@ class Candidate:
     """
 
     entry: Optimisation
+    before: Stack
     after: Stack
     log_gain: float
     chance: float
@@ -127,7 +129,7 @@ def chance(*, entry: Optimisation, team: Team) -> float:
 
 
 def _best_layout(*, stack: Stack, network: Network) -> Stack:
-    """Fastest of the plain layouts that fit: powers of two of tensor ranks in a node, pipelines that divide the layers."""
+    """Fastest of the plain layouts that fit: tensor ranks in a node, pipelines that divide the layers."""
     lay, model = stack.layout, stack.model
     best, best_s = stack, math.inf
     for tp in (1, 2, 4, 8):
@@ -207,21 +209,31 @@ def candidate(
         # Tensor and pipeline ranks need another framework: the top of the range, and as much again to port the model.
         weeks = (weeks[0] + weeks[2], weeks[1] + weeks[2], 2 * weeks[2])
     cost = (weeks[1] + upkeep) * economy.usd_per_person_week + hours * economy.usd_per_gpu_hour
-    return Candidate(entry, after, log_gain, chance(entry=entry, team=team), weeks, hours, cost)
+    return Candidate(entry, stack, after, log_gain, chance(entry=entry, team=team), weeks, hours, cost)
 
 
-def _glue_first(*, stack: Stack, network: Network) -> bool:
+def glue_first(*, stack: Stack, network: Network) -> bool:
+    """Whether idle and exposed time exceed 15 % of the step: then glue and overlap go first."""
     step = stack_step(stack=stack, network=network)
     idle = step.part("launch_gap", "straggler") + max(0.0, step.part("other"))
     exposed = sum(v for k, v in step.parts_s if k.startswith("exposed_"))
     return (idle + exposed) / step.step_s > GLUE_FIRST_FRAC
 
 
-def _rank(found: Candidate, *, glue_first: bool) -> tuple[int, float]:
-    """Sorting key, larger is better: glue and overlap first while much of the step idles, then money over money."""
+def _rank(found: Candidate, *, idle: bool, by_size: bool) -> tuple[int, float]:
+    """Sorting key, larger is better.
+
+    Glue and overlap first while much of the step idles, then expected saving over cost. A target far beyond incremental
+    work is led by structural steps instead, the largest expected gain first: their pilots take longest and decide.
+    """
+    if by_size:
+        return (1 if found.entry.cut == "B" else 0, found.chance * found.log_gain)
     axes = {axis for axis, _ in found.entry.mechanism}
     wins_idle = found.entry.side == "glue" or bool(axes & {"wire", "streams", "schedule"})
-    return (1 if glue_first and wins_idle else 0, found.expected_usd_frac / max(found.cost_usd, 1.0))
+    return (1 if idle and wins_idle else 0, found.expected_usd_frac / max(found.cost_usd, 1.0))
+
+
+Look = Callable[[str, Stack], Candidate | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +256,7 @@ def choose(
     economy: Economy,
     cuts: frozenset[str] = frozenset({"A"}),
     target_log: float | None = None,
+    by_size: bool = False,
     open_recompute: bool = True,
     max_steps: int = 12,
 ) -> Plan:
@@ -255,7 +268,8 @@ def choose(
         team: who works.
         economy: what it is worth.
         cuts: A incremental, B structural steps allowed.
-        target_log: stop once the expected logarithmic gain reaches this; else go on while a step gains anything.
+        target_log: stop once the steps, if all work out, gain this (logarithm); else go on while a step gains anything.
+        by_size: structural and large steps first, whatever they cost.
         open_recompute: the strategy leaves recompute to memory.
         max_steps: length of the road.
     """
@@ -283,41 +297,50 @@ def choose(
             if key in fresh:
                 continue
             found = look(key, stack)
-            if found is not None:
+            if found is not None and (found.log_gain > LEAST_LOG_GAIN or not steps):
                 fresh[key] = found
                 if not steps:
                     alone[key] = found.log_gain
-        best = _lead(fresh=fresh, stack=stack, look=look, network=network)
-        if best is None or best.log_gain <= 1e-3:
+        best = _lead(fresh=fresh, stack=stack, look=look, network=network, by_size=by_size)
+        if best is None or best.log_gain <= LEAST_LOG_GAIN:
             break
         steps.append(best)
         fresh.pop(best.entry.key)
         waiting.remove(best.entry.key)
-        stack, reached = best.after, reached + best.chance * best.log_gain
+        stack, reached = best.after, reached + best.log_gain
         if target_log is not None and reached >= target_log:
             break
-    rest = tuple(c for k in list(fresh) if (c := look(k, stack)) is not None and c.log_gain > 1e-3)
+    rest = tuple(c for k in list(fresh) if (c := look(k, stack)) is not None and c.log_gain > LEAST_LOG_GAIN)
     ordered = tuple(sorted(rest, key=lambda c: -c.expected_usd_frac / max(c.cost_usd, 1.0)))
     return Plan(base, tuple(steps), alone, ordered, refused, dict(economy.run_factors))
 
 
-def _lead(*, fresh: dict[str, Candidate], stack: Stack, look: object, network: Network) -> Candidate | None:
-    """The best candidate on this stack; only leaders are simulated again."""
-    assert callable(look)
-    glue_first = _glue_first(stack=stack, network=network)
-    current: set[str] = set()
+def _lead(
+    *, fresh: dict[str, Candidate], stack: Stack, look: Look, network: Network, by_size: bool
+) -> Candidate | None:
+    """The best candidate on this stack. All are simulated again, the layout search only where it leads."""
+    idle = glue_first(stack=stack, network=network)
+    stale = {SLOW} & set(fresh)
+    for key in [k for k in fresh if k not in stale]:
+        _renew(fresh=fresh, key=key, stack=stack, look=look)
     while fresh:
-        key = max(fresh, key=lambda k: _rank(fresh[k], glue_first=glue_first))
-        if key in current:
+        key = max(fresh, key=lambda k: _rank(fresh[k], idle=idle, by_size=by_size))
+        if key not in stale:
             return fresh[key]
-        found = look(key, stack)
-        if found is None or found.log_gain <= 1e-3:
-            # Keep it out of the race on this stack; later steps may open it again.
-            fresh.pop(key)
-            continue
-        fresh[key] = found
-        current.add(key)
+        stale.discard(key)
+        _renew(fresh=fresh, key=key, stack=stack, look=look)
     return None
+
+
+def _renew(*, fresh: dict[str, Candidate], key: str, stack: Stack, look: Look) -> None:
+    """Simulate a candidate again; without a gain it leaves the race on this stack."""
+    if fresh[key].before == stack:
+        return
+    found = look(key, stack)
+    if found is None or found.log_gain <= LEAST_LOG_GAIN:
+        fresh.pop(key)
+    else:
+        fresh[key] = found
 
 
 def leave_one_out(*, plan: Plan, network: Network, open_recompute: bool) -> dict[str, float]:

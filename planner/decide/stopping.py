@@ -73,7 +73,7 @@ class GainLaw:
         return math.exp(self.mu_log + self.sigma_log**2 / 2)
 
     def next_gain(self, ahead: int = 1) -> float:
-        """Expected logarithmic gain of the `ahead`-th next success: mean of both predictors, c/k alone while immature."""
+        """Expected logarithmic gain of the `ahead`-th next success: mean of both predictors, c/k while immature."""
         decaying = self.c * math.log((self.n + ahead) / (self.n + ahead - 1))
         return decaying if self.immature else 0.5 * (decaying + self.mean_gain)
 
@@ -119,6 +119,8 @@ def _days(values: Sequence[str]) -> tuple[float, ...] | None:
 def read_history(path: Path | None = None, *, track: str = "small_3.28") -> History:
     """The packaged speedrun history, or a CSV with a column `time_s` and, where known, `date` and `class_major`.
 
+    Rows with `is_retiming` 1 measure the last entry again: earlier times are scaled to them.
+
     Raises:
         HistoryError: the file cannot be read, or holds fewer than three usable rows.
     """
@@ -131,9 +133,9 @@ def read_history(path: Path | None = None, *, track: str = "small_3.28") -> Hist
         except (OSError, UnicodeDecodeError) as error:
             raise HistoryError(f"cannot read {path}: {error}") from error
         source = str(path)
-    kept = []
+    kept: list[tuple[float, str, str]] = []
     for number, row in enumerate(table, start=2):
-        if row.get("is_retiming") == "1" or not (row.get("time_s") or "").strip():
+        if not (row.get("time_s") or "").strip():
             continue
         try:
             seconds = float(row["time_s"])
@@ -141,6 +143,10 @@ def read_history(path: Path | None = None, *, track: str = "small_3.28") -> Hist
             raise HistoryError(f"{source}:{number}: time_s {row['time_s']!r} is not a number") from error
         if not (math.isfinite(seconds) and seconds > 0):
             raise HistoryError(f"{source}:{number}: time_s must be positive")
+        if row.get("is_retiming") == "1" and kept:
+            # The same code on another day: everything before moves with it, no gain and no loss.
+            kept = [(t * seconds / kept[-1][0], day, cls) for t, day, cls in kept]
+            continue
         kept.append((seconds, row.get("date") or "", row.get("class_major") or ""))
     if len(kept) < 3:
         raise HistoryError(f"{source} holds {len(kept)} times; at least 3 are needed (column time_s)")
@@ -149,7 +155,8 @@ def read_history(path: Path | None = None, *, track: str = "small_3.28") -> Hist
 
 def log_gains(history: History) -> np.ndarray[Any, Any]:
     """Logarithm of the time before over the time after, one for each improvement. Shape (n - 1,)."""
-    return -np.diff(np.log(np.asarray(history.times_s)))
+    gains: np.ndarray[Any, Any] = -np.diff(np.log(np.asarray(history.times_s)))
+    return gains
 
 
 def _record_exponent(times_s: Sequence[float]) -> float:
@@ -217,8 +224,8 @@ def predicted_time_s(*, law: GainLaw, ahead: int) -> float:
 def outlook(*, law: GainLaw, ahead: int, draws: int = DRAWS, seed: int = SEED) -> Outlook:
     """Time, gain and weeks of the next `ahead` successes, P10, P50 and P90 by simulation.
 
-    Each draw takes one of the two predictors at random (they are weighed alike), gains around it, and arrivals whose rate
-    is itself uncertain (gamma over the recent gaps).
+    Each draw takes one of the two predictors at random (they are weighed alike), gains around it, and arrivals whose
+    rate is itself uncertain (gamma over the recent gaps).
     """
     rng = np.random.default_rng(seed)
     k = law.n + np.arange(ahead)
@@ -226,6 +233,8 @@ def outlook(*, law: GainLaw, ahead: int, draws: int = DRAWS, seed: int = SEED) -
     stationary = np.full(ahead, law.mean_gain)
     pick = np.ones(draws, dtype=bool) if law.immature else rng.random(draws) < 0.5
     mean = np.where(pick[:, None], decaying, stationary)
+    # A mean of ten gains is itself uncertain by their spread over the root of ten.
+    mean = mean * np.exp(law.sigma_log / math.sqrt(WINDOW) * rng.standard_normal((draws, 1)))
     gains = mean * np.exp(law.sigma_log * rng.standard_normal((draws, ahead)) - law.sigma_log**2 / 2)
     total = gains.sum(axis=1)
     low, mid, high = (float(q) for q in np.quantile(total, (0.1, 0.5, 0.9)))

@@ -1,8 +1,8 @@
 """Optimisation keys as changes of a training stack: operators, launches, bytes, streams, schedule. No seconds.
 
 A `Stack` is everything that decides the operator list and the order of work. `apply` returns the stack after one
-optimisation of the catalogue; what no operator list can show (host stalls, wire bytes of a compressor, a data set) is a
-factor on a share of the step (`scales`), on the tokens processed or on the steps to target, with the catalogue's figure.
+optimisation of the catalogue; what no operator list can show (host stalls, wire bytes of a compressor, a data set) is
+a factor on a share of the step (`scales`), on the tokens processed or on the steps to target.
 """
 
 from collections.abc import Callable, Mapping
@@ -88,14 +88,14 @@ def _states(stack: Stack) -> Mapping[str, bool]:
     """Conditions of the catalogue's vocabulary that are not a comparison of degrees."""
     fusions, soft, lay, model = stack.software.fusions, stack.software, stack.layout, stack.model
     return {
-        "compiled": bool(stack.compiled) or POINTWISE <= fusions,
+        "compiled": bool(stack.compiled) or fusions >= POINTWISE,
         "dense": not model.moe_experts,
         "moe": bool(model.moe_experts),
         "static": True,
         "padding": True,
         "attention:unfused": "flash" not in fusions,
         "attention:fused": "flash" in fusions and soft.attention != "flash3",
-        "pointwise:eager": not POINTWISE <= fusions or (not stack.compiled and soft.host_scale >= 1.0),
+        "pointwise:eager": not fusions >= POINTWISE or (not stack.compiled and soft.host_scale >= 1.0),
         "pointwise:eager/fused": True,
         "loss:eager": "cross_entropy" not in fusions,
         "optimizer:unfused": lay.optimizer in {"adamw_foreach", "adamw_loop"},
@@ -195,7 +195,7 @@ def uncounted_bytes(stack: Stack) -> float:
 def _low_precision(dtype: str) -> Callable[[Stack, str], Stack]:
     def change(stack: Stack, variant: str) -> Stack:
         after = stack.with_layout(precision="nvfp4" if "nvfp4" in variant else dtype, autocast=False)
-        fused = "transformerengine" in variant or POINTWISE <= stack.software.fusions
+        fused = "transformerengine" in variant or stack.software.fusions >= POINTWISE
         after = replace(after, fused_casts=fused and "eager" not in variant)
         if dtype == "fp8" and stack.layout.zero_stage == 3 and stack.software.framework == "torchtitan":
             # Two gathers of 8-bit weights for two of 16 bit; the gradient's reduce-scatter stays.
