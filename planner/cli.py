@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from planner.commands.claims import claims
 from planner.commands.compare import compare
 from planner.commands.forecast import forecast
 from planner.commands.roadmap import roadmap
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (forecast, compare, roadmap, validate, schema):
+for command in (forecast, compare, roadmap, claims, validate, schema):
     app.command()(command)
 
 
