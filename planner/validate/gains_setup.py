@@ -161,6 +161,8 @@ def stack_of_row(row: Row) -> tuple[Stack, Network]:
         stack = stack.with_layout(precision="fp32")
     for key in keys_of(row):
         stack = without(key=key, stack=stack)
+    if "tf32" in baseline:
+        stack = stack.with_layout(precision="tf32")
     stack = _fitted(stack=_with_words(stack=stack, baseline=baseline), baseline=baseline)
     if "zero-bubble" in text:
         # Authors' script (sail-sg/zero-bubble-pipeline-parallelism, examples/pretrain_zero_bubble.sh): SentencePiece
