@@ -53,6 +53,8 @@ def _print(*, document: dict[str, Any] | Any, title: str) -> None:
 
     console = Console(soft_wrap=True)
     limits = document["ceilings"]
+    if not document["feasible"]:
+        console.print("does not fit, and no step makes it fit: more GPUs, heavier sharding or another layout is needed")
     console.print(f"[bold]{title}[/bold], from strategy {document['strategy']}")
     console.print(
         f"bottleneck: {document['bottleneck']}; ceilings: glue {limits['glue']:.1%}, "

@@ -26,6 +26,7 @@ from planner.decide.roadmap_step import StackStep, avoidable_frac, base_stack, c
 from planner.decide.stopping import GainLaw, History, cutoff, fit_law, outlook, read_history, switch_after
 from planner.forecast import Forecast, ForecastError, forecast_strategy, machine_for
 from planner.scenario import Scenario, Strategy
+from planner.workload.transforms import CHANGES
 
 OTHER_NODES = ("hgx-a100", "hgx-h100", "hgx-b200")
 DRAWS, SEED, Z80 = 20_000, 0, 1.2815515655446004
@@ -101,10 +102,11 @@ def reach_probability(*, steps: tuple[Candidate, ...], target: float, seed: int 
 
 
 def _confidence(step: Candidate) -> str:
-    simulated = step.entry.modelled_by in {"layout", "software", "model", "machine", "run"}
-    if simulated:
-        return "high" if step.entry.basis == "measured" else "medium"
-    return "medium" if step.entry.basis == "measured" and step.entry.modelled_by == "share" else "low"
+    """high: simulated and seen in measured cases; medium: one of both; low: a usual factor of the catalogue alone."""
+    measured = step.entry.basis == "measured"
+    if step.entry.modelled_by in {"layout", "software", "model", "machine", "run"}:
+        return "high" if measured else "medium"
+    return "medium" if measured and step.entry.key in CHANGES else "low"
 
 
 def _step_document(
