@@ -9,8 +9,10 @@ from typing import Any
 
 import typer
 
+from planner.commands.claims import claims
 from planner.commands.compare import compare
 from planner.commands.forecast import forecast
+from planner.commands.roadmap import roadmap
 from planner.commands.schema import schema
 from planner.commands.shared import CRASH, INPUT_ERROR, INTERRUPTED, OK, InputProblem, emit, error
 from planner.commands.validate import validate
@@ -21,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (forecast, compare, validate, schema):
+for command in (forecast, compare, roadmap, claims, validate, schema):
     app.command()(command)
 
 

@@ -42,6 +42,13 @@ def print_accuracy(*, document: Mapping[str, Any], console: Console) -> None:
         f"median group {_pct(z['median_group_mape_pct'])} %, constant-MFU baseline "
         f"{_pct(s['baseline']['median_group_mape_pct'])} %; skipped {s['skipped'] or 'none'}"
     )
+    for name, g in ({"all": s["gains"]} | s["gains"]["by_class"]).items() if "gains" in s else ():
+        rho, sign = g["spearman"], g["sign_right_frac"]
+        console.print(
+            f"gains, {name}: {g['n']} rows of {g['sources']} sources; rank correlation "
+            f"{'-' if rho is None else f'{rho:.2f}'}, median error {_pct(g['median_error_points'])} points, sign right "
+            f"{_pct(None if sign is None else 100 * sign)} %, losses {g['losses_found']} of {g['losses']}"
+        )
 
 
 def markdown_table(document: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ JUDGES = {
     "steps": "planner.validate.steps:validate_steps",
     "kernels": "planner.validate.kernels:validate_kernels",
     "collectives": "planner.validate.collectives:validate_collectives",
+    "gains": "planner.validate.gains:validate_gains",
 }
 KINDS = ("runs", *JUDGES)
 
@@ -63,9 +64,14 @@ def validate_kind(
         answers = [a for a in answers if group.lower() in a["group"].lower()]
     from planner.validate.summary import summarise
 
-    return summarise(
+    document = summarise(
         kind=kind, engine=engine, profile=profile or "catalog", answers=answers, rows=[{} for _ in answers]
     )
+    if kind == "gains":
+        from planner.validate.gains import gain_scores
+
+        document["summary"]["gains"] = gain_scores(answers)
+    return document
 
 
 def _need(rows: Sequence[Mapping[str, str]] | None, columns: tuple[str, ...], path: Path | None) -> None:
