@@ -6,7 +6,7 @@ from functools import lru_cache
 from planner.cost.collective import collective_s
 from planner.cost.kernels import attention_s, grouped_matmul_s, kernel_floor_s, matmul_s, memory_bound_s
 from planner.cost.topology import axis_group
-from planner.cost.types import Estimate, Network
+from planner.cost.types import Estimate, Group, Network
 from planner.workload.layout import Layout
 from planner.workload.operators import Operator
 
@@ -116,8 +116,20 @@ def operator_s(*, op: Operator, layout: Layout, setting: Setting) -> Estimate:
         return Estimate(base.seconds + extra, base.label, base.spread_frac, base.source)
     if op.kind == "collective":
         group = axis_group(axis=op.axis, layout=layout, network=setting.network)
-        return collective_s(op=op.collective, payload_bytes=op.nbytes, group=group, network=setting.network)
+        payload = op.nbytes * _copies_sent_frac(group=group, copies=op.copies)
+        return collective_s(op=op.collective, payload_bytes=payload, group=group, network=setting.network)
     raise ValueError(f"unknown operator kind {op.kind!r}")
+
+
+def _copies_sent_frac(*, group: Group, copies: int) -> float:
+    """Share of a token's copies that cross the network when a node gets one and multiplies it (arXiv 2412.19437).
+
+    With `copies` experts drawn at random from N nodes, N (1 - (1 - 1/N)^copies) nodes are met.
+    """
+    nodes = group.size / group.per_domain
+    if copies <= 1 or nodes <= 1:
+        return 1.0
+    return float(nodes * (1 - (1 - 1 / nodes) ** copies) / copies)
 
 
 def phase_cost(*, operators: tuple[Operator, ...], phase: str, layout: Layout, setting: Setting) -> PhaseCost:
@@ -139,7 +151,7 @@ def phase_cost(*, operators: tuple[Operator, ...], phase: str, layout: Layout, s
             "grouped_matmul": "compute_matmul",
             "attention": "compute_attention",
             "memory": "compute_memory_bound",
-            "collective": op.axis,
+            "collective": "ep" if op.axis == "etp" else op.axis,
         }[op.kind]
         sums[cause] += estimate.seconds
         labels[estimate.label] = labels.get(estimate.label, 0.0) + estimate.seconds

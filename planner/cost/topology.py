@@ -38,7 +38,7 @@ def group_at(*, size: int, stride: int, network: Network) -> Group:
 
 
 def axis_group(*, axis: str, layout: Layout, network: Network) -> Group:
-    """The group of a parallel axis: tp, cp, dp, ep, pp (a pair) or shard (the ranks ZeRO shards over).
+    """The group of a parallel axis: tp, cp, dp, ep, pp (a pair), etp or shard (the ranks ZeRO shards over).
 
     Raises:
         ValueError: an unknown axis.
@@ -50,6 +50,8 @@ def axis_group(*, axis: str, layout: Layout, network: Network) -> Group:
     if axis == "ep":
         # Expert ranks fold over tensor- and data-parallel ranks, the innermost first.
         return group_at(size=layout.ep, stride=layout.etp, network=network)
+    if axis == "etp":
+        return group_at(size=layout.etp, stride=1, network=network)
     if axis == "dp":
         return group_at(size=layout.dp * layout.cp, stride=layout.tp, network=network)
     if axis == "shard":

@@ -44,7 +44,7 @@ class Machine:
             attention=self.software.attention,
             tp_overlap_frac=self.software.tp_overlap_frac,
             host_scale=0.15 if self.cuda_graph else self.software.host_scale,
-            ep_overlap=self.ep_overlap,
+            ep_overlap=self.ep_overlap or "ep_overlap" in self.software.fusions,
             hot=self.hot,
         )
 

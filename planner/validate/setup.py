@@ -1,11 +1,12 @@
 """A row of published runs becomes a model, a layout and a machine; every default taken is named."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from planner import catalog
-from planner.catalog.software import software
+from planner.catalog.software import Software, software
 from planner.catalog.types import MlaSpec, ModelSpec
 from planner.cost.types import Network
 from planner.simulate.durations import Machine
@@ -32,7 +33,7 @@ GATED = (
 )
 ENCODERS = ("bert", "t5", "resnet", "vgg", "vit", "cnn", "inception", "gnmt")
 TIED = ("gpt", "mpt", "megatron", "bigscience", "bloom", "bert", "nanotron-1.34b", "nanotron-3.57b", "mt-nlg")
-LEARNED = ("gpt", "megatron", "mpt", "bigscience", "mt-nlg", "mcore", "ds-1t")
+LEARNED = ("gpt", "megatron", "mpt", "bigscience", "mt-nlg", "mcore", "ds-1t", "bert")
 MLA = {
     "deepseek-v3": MlaSpec(1536, 512, 128, 64, 128),
     "deepseek-v2": MlaSpec(1536, 512, 128, 64, 128),
@@ -238,11 +239,31 @@ def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine,
     return Machine(gpu=gpu.name, network=network, software=soft), (capacity * 1e9 if capacity else gpu.mem_bytes)
 
 
-def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, assumed: list[str]) -> Layout:
+def _expert_tp(*, row: Mapping[str, str], tp: int, dp: int, ep: int, assumed: list[str]) -> int:
+    """Tensor parallelism inside an expert: as the notes say, else 1 where experts are folded over tp or tp is 1.
+
+    Rows that name Megatron-Core's unfolded mapping, or FSDP with tensor parallelism, split experts like the rest.
+    """
+    if ep == 1 and tp == 1:
+        return 1
+    notes = row.get("notes") or ""
+    stated = re.search(r"(?:expert-TP|etp)\s*=?\s*(\d+)", notes, re.IGNORECASE)
+    if stated:
+        return int(stated.group(1))
+    if tp > 1:
+        assumed.append("etp")
+    unfolded = re.search(r"strategy (FSDP|FSDP\+EP|TP\+EP\+DP|MCore)\b", notes)
+    return tp if unfolded and ep <= dp else 1
+
+
+def layout_of_row(
+    row: Mapping[str, str], model: ModelSpec, machine: Machine, capacity_bytes: float, assumed: list[str]
+) -> Layout:
     """The parallel layout of a row; blanks take the documented default and are named in `assumed`.
 
-    Defaults: degrees 1; micro-batch 1 under a pipeline or for models above 200,000 layers x width, else the whole local
-    batch; ZeRO-3 for FSDP-like stacks, else ZeRO-1; no recompute.
+    Defaults: degrees 1, or with fewer sequences than GPUs tensor and then context parallelism over the rest;
+    micro-batch 1 under a pipeline or for models above 200,000 layers x width, else the largest halving of the local
+    batch that fits; ZeRO-3 for FSDP-like stacks, else ZeRO-1; no recompute; interleaving where the stack does so.
     """
     gpus = int(number(row, "n_gpus") or 0)
     if not gpus:
@@ -250,7 +271,10 @@ def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, as
     gbs = number(row, "gbs")
     if gbs is None:
         raise SkipRowError("setting_missing", "gbs blank")
+    stated = [number(row, k) for k in ("tp", "pp", "cp")]
     tp, pp, cp = (_whole(row, k, 1, assumed) for k in ("tp", "pp", "cp"))
+    if not any(stated) and gpus > gbs:
+        tp, cp = _spread(ranks=math.ceil(gpus / gbs), per_node=machine.network.gpus_per_node, kv_heads=model.kv_heads)
     dp = _whole(row, "dp", max(1, gpus // (tp * pp * cp)), assumed)
     if tp * pp * cp * dp != gpus:
         dp = max(1, gpus // (tp * pp * cp))
@@ -259,12 +283,13 @@ def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, as
         vpp = 1
         if pp > 1:
             assumed.append("vpp")
-            if machine.software.framework == "nemo" and model.layers % pp == 0:
+            if _interleaves(machine.software) and model.layers % pp == 0:
                 # Vendor recipes interleave by default: the most chunks, up to six, that divide a stage's layers.
                 vpp = max(v for v in range(1, 7) if (model.layers // pp) % v == 0)
     ep = _whole(row, "ep", 1, assumed) if model.moe_experts else 1
     local = max(1.0, gbs / dp)
     mbs = number(row, "mbs")
+    blank_mbs = mbs is None
     if mbs is None:
         mbs = 1.0 if pp > 1 else min(local, 1.0 if model.layers * model.hidden > 200_000 else local)
         assumed.append("mbs")
@@ -285,14 +310,14 @@ def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, as
         assumed.append("sp")
     precision = PRECISIONS.get((row.get("precision") or "bf16").strip(), "bf16")
     lora = 16 if re.search("lora", row.get("model") or "", re.IGNORECASE) else 0
-    return Layout(
+    layout = Layout(
         tp=tp,
         pp=pp,
         vpp=vpp,
         dp=dp,
         cp=cp,
         ep=ep,
-        etp=1,
+        etp=_expert_tp(row=row, tp=tp, dp=dp * cp, ep=ep, assumed=assumed),
         sequence_parallel=(sp == "yes") if sp else tp > 1 and machine.software.from_year >= 2022,
         zero_stage=int(zero),
         micro_batch=max(1, min(int(mbs), int(local) or 1)),
@@ -304,6 +329,30 @@ def layout_of_row(row: Mapping[str, str], model: ModelSpec, machine: Machine, as
         gradient_bytes=machine.software.gradient_bytes,
         lora_rank=lora,
     )
+    return _fitting(layout=layout, model=model, machine=machine, capacity_bytes=capacity_bytes) if blank_mbs else layout
+
+
+def _spread(*, ranks: int, per_node: int, kv_heads: int) -> tuple[int, int]:
+    """(tp, cp) of a run that prints no degrees and has fewer sequences than GPUs: tensor parallel in a node first."""
+    tp = 1
+    while tp * 2 <= min(ranks, per_node, max(1, kv_heads)):
+        tp *= 2
+    return tp, max(1, math.ceil(ranks / tp))
+
+
+def _interleaves(soft: Software) -> bool:
+    """Recipes of these stacks interleave the pipeline by default."""
+    return soft.framework == "nemo" or (soft.framework == "megatron" and soft.from_year >= 2024)
+
+
+def _fitting(*, layout: Layout, model: ModelSpec, machine: Machine, capacity_bytes: float) -> Layout:
+    """The largest micro-batch, halving from the one given, that fits memory; one sequence where none does."""
+    while layout.micro_batch > 1:
+        rank = worst_rank(model=model, layout=layout, fusions=machine.software.fusions)
+        if rank.peak_bytes + rank.reserved_bytes <= capacity_bytes:
+            break
+        layout = replace(layout, micro_batch=layout.micro_batch // 2)
+    return layout
 
 
 def _padded(*, model: ModelSpec, framework: str, tp: int) -> ModelSpec:
@@ -324,7 +373,7 @@ def setup_of_row(row: Mapping[str, str]) -> Setup:
     model = model_of_row(row, assumed)
     machine, capacity = machine_of_row(row, assumed)
     model = _padded(model=model, framework=machine.software.framework, tp=int(number(row, "tp") or 1))
-    layout = layout_of_row(row, model, machine, assumed)
+    layout = layout_of_row(row, model, machine, capacity, assumed)
     memory_layout = layout
     if "recompute" in assumed:
         # The policy is not stated and the run did run: memory takes the lightest recompute that fits.

@@ -21,7 +21,8 @@ class Operator:
         launches: framework calls the host makes for it (eager).
         groups: experts of a grouped matmul; `m` is then rows of one group.
         nbytes: traffic of a memory operator, or payload of a collective.
-        axis: tp, cp or ep for a collective.
+        axis: tp, cp, ep or etp for a collective.
+        copies: experts a token goes to, where one copy a node is sent and multiplied there (0 = every copy is sent).
     """
 
     name: str
@@ -44,6 +45,7 @@ class Operator:
     collective: str = ""
     axis: str = ""
     low_precision: bool = False
+    copies: int = 0
 
     @property
     def flops(self) -> float:
@@ -80,9 +82,26 @@ def _memory(
     ]
 
 
+# Traffic that eager PyTorch's own kernels would need at the copy rate, in elements' widths: time on an H200 (profile
+# h200-sxm, 16-bit, large) times its copy rate. Strided and mixed loads run well below it: forward, backward.
+NATIVE_NORM = (3.2, 7.0)
+NATIVE_ROTARY = (35.0, 33.0)
+NATIVE_SWIGLU = (11.5, 19.5)
+NATIVE_COPIES = (6.0, 7.0)  # heads back to tokens; joined gradient of q, k and v
+# Generated kernels evaluate both halves of the joined gate and up gradient (kernel traces, torch 2.11).
+GENERATED_SWIGLU_BACKWARD = 9.5
+
+
 def _norm(*, name: str, elements: float, width: int, fusions: frozenset[str]) -> list[Operator]:
     if "norm" in fusions:
         return _memory(name=name, forward_bytes=2.0 * width * elements, backward_bytes=3.0 * width * elements)
+    if "norm_native" in fusions:
+        return _memory(
+            name=name,
+            forward_bytes=NATIVE_NORM[0] * width * elements,
+            backward_bytes=NATIVE_NORM[1] * width * elements,
+            backward_launches=2,
+        )
     # An unfused RMSNorm upcasts to fp32, squares, averages, scales and casts back: about five passes.
     return _memory(name=name, forward_bytes=24.0 * elements, backward_bytes=40.0 * elements, launches=6)
 
@@ -173,17 +192,22 @@ def attention_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]
         out_width = model.heads * model.head_dim / tp
         rotary = t * (model.heads + kv_heads) * model.head_dim / tp
     if model.position == "rotary":
-        passes = 2 if "rope" in fusions else 7
+        forward, backward = (2.0, 2.0) if "rope" in fusions else NATIVE_ROTARY
         ops += _memory(
             name="rotary",
-            forward_bytes=passes * w * rotary,
-            backward_bytes=passes * w * rotary,
+            forward_bytes=forward * w * rotary,
+            backward_bytes=backward * w * rotary,
             launches=1 if "rope" in fusions else 10,
         )
     ops += _attention_core(model=model, layout=layout, fusions=fusions)
     if "residual" not in fusions and "flash" in fusions:
         # Eager code copies: heads back to tokens forward, the joined q, k, v gradient backward.
-        ops += _memory(name="copies", forward_bytes=2.0 * w * t * out_width, backward_bytes=6.0 * w * t * out_width)
+        forward = NATIVE_COPIES[0] if model.position == "rotary" else 0.0
+        ops += _memory(
+            name="copies",
+            forward_bytes=forward * w * t * out_width,
+            backward_bytes=NATIVE_COPIES[1] * w * t * out_width,
+        )
     ops += _linear(name="attention_out", m=t, n=h, k=out_width)
     return ops + _residual(elements=local * h, width=w, model=model, fusions=fusions, name="residual_attention")
 
@@ -209,17 +233,18 @@ def _activation(
     inputs = gates(model) - 1
     elements = rows * columns
     if "activation" in fusions:
+        back = GENERATED_SWIGLU_BACKWARD if inputs == 2 and "generated" in fusions else 2 * inputs + 1
         return _memory(
             name="activation",
             forward_bytes=elements * width * (inputs + 1),
-            backward_bytes=elements * width * (2 * inputs + 1),
+            backward_bytes=elements * width * back,
         )
     bias = 2 * width * inputs if model.bias else 0
-    passes = 5 if inputs == 2 else 2
+    forward, backward = NATIVE_SWIGLU if inputs == 2 else (2.2, 4.0)
     return _memory(
         name="activation",
-        forward_bytes=elements * (width * passes + bias),
-        backward_bytes=elements * (width * (2 * passes) + bias / 2),
+        forward_bytes=elements * (width * forward + bias),
+        backward_bytes=elements * (width * backward + bias / 2),
         launches=3,
     )
 
@@ -254,20 +279,35 @@ def moe_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str], imba
         name="route",
         forward_bytes=local * model.moe_experts * 12.0,
         backward_bytes=local * model.moe_experts * 12.0,
-        launches=3 if "moe" in fusions else 20,
-        backward_launches=3 if "moe" in fusions else 12,
+        launches=20 if "moe" in fusions else 40,
+        backward_launches=12 if "moe" in fusions else 24,
     )
-    permute = routed / layout.etp * h * w * (4.0 if "moe" in fusions else 8.0)
-    ops += _memory(name="permute", forward_bytes=permute, backward_bytes=permute, launches=2 if "moe" in fusions else 8)
+    # Sorted by expert before the exchange and again behind it, and back the same way: four passes, read and written.
+    permute = routed / layout.etp * h * w * (8.0 if "moe" in fusions else 16.0)
+    ops += _memory(
+        name="permute", forward_bytes=permute, backward_bytes=permute, launches=6 if "moe" in fusions else 16
+    )
     if layout.ep > 1:
         a2a = Operator(
-            "ep_dispatch", "collective", nbytes=routed / layout.etp * h * w, axis="ep", collective="all_to_all"
+            "ep_dispatch",
+            "collective",
+            nbytes=routed / layout.etp * h * w,
+            axis="ep",
+            collective="all_to_all",
+            copies=model.moe_topk if "ep_dedup" in fusions else 0,
         )
         ops += [a2a, replace(a2a, name="ep_combine")]
         ops += [
             replace(a2a, name="ep_combine_bwd", phase="backward"),
             replace(a2a, name="ep_dispatch_bwd", phase="backward"),
         ]
+    if layout.etp > 1:
+        # Ranks that share an expert gather each other's tokens before it and scatter its partial sums behind it.
+        gather = Operator("etp_gather", "collective", nbytes=routed * h * w, axis="etp", collective="all_gather")
+        scatter = replace(gather, name="etp_scatter", collective="reduce_scatter")
+        ops += [gather, scatter]
+        ops += [replace(gather, name="etp_scatter_bwd", phase="backward")]
+        ops += [replace(scatter, name="etp_gather_bwd", phase="backward")]
     ffn = model.moe_ffn / layout.etp
     for name, n, k in (("expert_up", (g - 1) * ffn, h), ("expert_down", h, ffn)):
         f = Operator(name, "grouped_matmul", m=rows, n=n, k=k, groups=experts, low_precision=True)
@@ -339,6 +379,10 @@ def layer_operators(*, model: ModelSpec, layout: Layout, moe: bool, fusions: fro
     return tuple(ops + again)
 
 
+# A masked model predicts 15 % of its positions (BERT, arXiv 1810.04805, section 3.1); only they reach the head.
+MASKED_FRAC = 0.15
+
+
 def head_operators(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]) -> tuple[Operator, ...]:
     """Final norm, output projection (vocabulary over tp) and cross-entropy of one micro-batch.
 
@@ -346,6 +390,8 @@ def head_operators(*, model: ModelSpec, layout: Layout, fusions: frozenset[str])
     one 18.
     """
     t, h, w = layout.tokens, model.hidden, layout.compute_bytes
+    if not model.causal:
+        t *= MASKED_FRAC
     local = t / layout.tp if layout.sequence_parallel else t
     ops = _norm(name="norm_final", elements=local * h, width=w, fusions=fusions)
     ops += _tp_collective(layout=layout, nbytes=t * h * w, where="head")[:5:2] if layout.tp > 1 else []
