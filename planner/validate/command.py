@@ -10,6 +10,7 @@ from typing import Any
 MAX_BYTES = 200_000_000
 # Each judge takes (rows or None, profile name or None) and returns answer rows; runs have their own entry.
 JUDGES = {
+    "memory": "planner.validate.memory:validate_memory",
     "steps": "planner.validate.steps:validate_steps",
     "kernels": "planner.validate.kernels:validate_kernels",
     "collectives": "planner.validate.collectives:validate_collectives",

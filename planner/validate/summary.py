@@ -48,11 +48,17 @@ def _scores(answers: Sequence[Mapping[str, Any]], key: str) -> dict[str, float |
     }
 
 
-def group_rows(answers: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Scores of each group over time-like rows (memory and out-of-memory rows are judged apart)."""
+MEMORY_METRICS = {"memory_gb", "memory_steady_gb"}
+
+
+def group_rows(
+    answers: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, str]], *, memory: bool = False
+) -> list[dict[str, Any]]:
+    """Scores of each group over time-like rows, or over memory rows alone (`memory`)."""
     members: dict[str, list[tuple[Mapping[str, Any], Mapping[str, str]]]] = defaultdict(list)
     for a, r in zip(answers, rows, strict=True):
-        if a["skipped"] is None and (a["metric"] in TIME_METRICS or a["metric"] not in {"memory_gb", "oom"}):
+        is_memory = a["metric"] in MEMORY_METRICS
+        if a["skipped"] is None and is_memory == memory and a["metric"] != "oom":
             members[a["group"]].append((a, r))
     out = []
     for name in sorted(members):
@@ -121,12 +127,11 @@ def summarise(
     *, kind: str, engine: str, profile: str, answers: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, str]]
 ) -> dict[str, Any]:
     """The document of contract 5."""
-    groups = group_rows(answers, rows)
+    groups = group_rows(answers, rows, memory=kind == "memory")
     ranks = ranking(answers, rows) if kind == "runs" else []
+    judged = MEMORY_METRICS if kind == "memory" else TIME_METRICS
     scored = [g["zero_shot"] for g in groups if g["zero_shot"]]
-    everything = (
-        _scores([a for a in answers if a["skipped"] is None and a["metric"] in TIME_METRICS], "zero_shot") or {}
-    )
+    everything = _scores([a for a in answers if a["skipped"] is None and a["metric"] in judged], "zero_shot") or {}
     base = [g["baseline"]["mape_pct"] for g in groups if g["baseline"]]
     rhos = [r["spearman"] for r in ranks if r["spearman"] is not None]
     return {
