@@ -2,7 +2,7 @@
 
 Sources: states arXiv 1910.02054 and Megatron-Core's distributed optimizer; activations arXiv 2205.05198 table 2, with
 Transformer Engine's kernels (norm joined with the product behind it: input and normalised input are kept). The few
-constants (workspaces, small tensors, boundary tensors) were read off packaged rows: steady memory above computed states.
+constants (workspaces, small tensors, boundary tensors) were read off packaged rows: steady memory above states.
 """
 
 from dataclasses import dataclass
