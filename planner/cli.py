@@ -11,6 +11,7 @@ import typer
 
 from planner.commands.claims import claims
 from planner.commands.compare import compare
+from planner.commands.fit import fit
 from planner.commands.forecast import forecast
 from planner.commands.roadmap import roadmap
 from planner.commands.schema import schema
@@ -23,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (forecast, compare, roadmap, claims, validate, schema):
+for command in (forecast, compare, roadmap, claims, validate, fit, schema):
     app.command()(command)
 
 

@@ -10,8 +10,9 @@ from planner import SCHEMA_VERSION, __version__, catalog
 from planner.catalog.line import Line
 from planner.catalog.types import ModelSpec
 from planner.cost.topology import network_of
+from planner.profile.site import Site, SiteError, load_site
 from planner.scenario import Scenario, Strategy
-from planner.simulate.assemble import StepAnswer, forecast_step
+from planner.simulate.assemble import StepAnswer, forecast_step, with_site
 from planner.simulate.durations import Machine
 from planner.workload.layout import Layout
 from planner.workload.params import total_params
@@ -94,6 +95,20 @@ def band(*, value: float, sigma: float) -> dict[str, float]:
     return {"p10": value * math.exp(-Z80 * sigma), "p50": value, "p90": value * math.exp(Z80 * sigma)}
 
 
+def site_of(scenario: Scenario) -> Site | None:
+    """The fitted site a scenario names, None where it names none.
+
+    Raises:
+        ForecastError: the file cannot be used.
+    """
+    if not scenario.cluster.site:
+        return None
+    try:
+        return load_site(scenario.cluster.site)
+    except SiteError as error:
+        raise ForecastError(f"cluster.site: {error}") from error
+
+
 @lru_cache(maxsize=4096)
 def step_on(
     *, scenario: Scenario, strategy: Strategy, gpus: int, global_batch: int, engine: str
@@ -101,7 +116,16 @@ def step_on(
     """Layout and step of a strategy on a number of GPUs."""
     resolved = resolve(scenario=scenario, strategy=strategy, gpus=gpus, global_batch=global_batch)
     machine = machine_for(scenario=scenario, resolved=resolved, gpus=gpus)
-    return resolved, forecast_step(model=scenario.model_spec, layout=resolved.layout, machine=machine, engine=engine)
+    answer = forecast_step(model=scenario.model_spec, layout=resolved.layout, machine=machine, engine=engine)
+    site = site_of(scenario)
+    if site is not None:
+        answer = with_site(
+            answer=answer,
+            compute_factor=site.compute_factor,
+            network_factor=site.network_factor,
+            host_factor=site.host_factor,
+        )
+    return resolved, answer
 
 
 def smallest_fit(*, scenario: Scenario, strategy: Strategy, engine: str = "fast") -> tuple[int, StepAnswer] | None:
@@ -146,7 +170,11 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
     gpus, batch = scenario.gpus, scenario.training.global_batch_sequences
     resolved, answer = step_on(scenario=scenario, strategy=strategy, gpus=gpus, global_batch=batch, engine=engine)
     smallest = smallest_fit(scenario=scenario, strategy=strategy)
+    site = site_of(scenario)
     sigma = _sigma(model=scenario.model_spec, answer=answer)
+    if site is not None:
+        # Runs of the same cluster narrow the band to their own scatter and what is left unknown of the constants.
+        sigma = min(sigma, max(0.03, math.hypot(site.residual_sigma, site.compute_sigma)))
     lines = list(_step_lines(answer=answer, resolved=resolved))
     efficiency = None
     if smallest is not None and resolved.fits:

@@ -1,6 +1,6 @@
 """One step, whole: durations, order of work and memory joined into time, breakdown and utilization."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner import catalog
 from planner.catalog.types import ModelSpec
@@ -66,6 +66,34 @@ class StepAnswer:
     def fits(self) -> bool:
         """Whether the fullest rank fits its GPU."""
         return self.memory_over_bytes <= 0
+
+
+def with_site(*, answer: StepAnswer, compute_factor: float, network_factor: float, host_factor: float) -> StepAnswer:
+    """The same step where kernels, exposed communication and launch gaps take other times than forecast by default."""
+
+    def factor(part: str) -> float:
+        if part.startswith("exposed_"):
+            return network_factor
+        return host_factor if part == "launch_gap" else compute_factor
+
+    parts = tuple((name, seconds * factor(name)) for name, seconds in answer.breakdown_s)
+    step = sum(seconds for _, seconds in parts)
+    ratio = answer.step_s / step
+    named = dict(parts)
+    compute = sum(named[k] for k in ("compute_matmul", "compute_attention", "compute_memory_bound", "optimizer"))
+    return replace(
+        answer,
+        step_s=step,
+        breakdown_s=parts,
+        link_busy_s=tuple((k, v * network_factor) for k, v in answer.link_busy_s),
+        compute_busy_frac=compute / step,
+        hbm_busy_frac=(named["compute_memory_bound"] + named["optimizer"]) / step,
+        tokens_per_s=answer.tokens_per_s * ratio,
+        model_flops_per_s_per_gpu=answer.model_flops_per_s_per_gpu * ratio,
+        full_attention_flops_per_s_per_gpu=answer.full_attention_flops_per_s_per_gpu * ratio,
+        hardware_flops_per_s_per_gpu=answer.hardware_flops_per_s_per_gpu * ratio,
+        launch_frac=named["launch_gap"] / step,
+    )
 
 
 def peak_flops(*, gpu: str, precision: str) -> float:

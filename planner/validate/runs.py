@@ -10,9 +10,12 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+from planner.profile.site import Site
 from planner.simulate.assemble import StepAnswer, forecast_step, peak_flops
 from planner.validate.band import band_sigma
 from planner.validate.setup import Setup, SkipRowError, number, setup_of_row
+from planner.validate.site import SiteFits, fit_site
+from planner.validate.summary import TIME_METRICS
 from planner.validate.units import predicted_value
 
 NOT_CONFIG = {"id", "source_detail", "metric", "measured", "unit", "verified", "trust", "notes"}
@@ -184,6 +187,72 @@ def _flags(*, row: Row, setup: Setup, answer: StepAnswer, measured: float) -> li
     return flags
 
 
+def log_ratio(answer: Mapping[str, Any]) -> float | None:
+    """log(measured seconds / forecast seconds) of an answer row about speed."""
+    scored, metric = answer["zero_shot"], answer["metric"]
+    if not scored or answer["skipped"] or metric not in TIME_METRICS or not answer["measured"]:
+        return None
+    value = math.log(answer["measured"] / scored["predicted"])
+    return value if metric == "step_time_s" else -value
+
+
+@lru_cache(maxsize=2)
+def site_fits(engine: str) -> SiteFits:
+    """Site constants of every packaged source."""
+    fits = SiteFits()
+    for i, row in enumerate(packaged_rows()):
+        answer = validate_row(index=i, row=row, engine=engine)
+        ratio = log_ratio(answer)
+        if ratio is not None:
+            step = _answer(setup_of_row(row), engine)
+            source, gpu = row.get("source") or "", row.get("gpu") or ""
+            fits.add(source=source, gpu=gpu, config=answer["config"], answer=step, log_ratio=ratio)
+    return fits
+
+
+def _with_site(*, answer: dict[str, Any], row: Row, fits: SiteFits, engine: str) -> dict[str, Any]:
+    """The answer with its `site` forecast: packaged rows of the same source and part, another configuration."""
+    if log_ratio(answer) is None:
+        return answer
+    step = _answer(setup_of_row(row), engine)
+    found = fits.log_factor(
+        source=row.get("source") or "", gpu=row.get("gpu") or "", config=answer["config"], answer=step
+    )
+    if found is None:
+        return answer
+    shift, count = found
+    factor = math.exp(shift if answer["metric"] == "step_time_s" else -shift)
+    zero = answer["zero_shot"]
+    half = 0.5 * math.log(zero["p90"] / zero["p10"]) * (0.65 if count >= 5 else 0.8)
+    value = zero["predicted"] * factor
+    answer["site"] = {
+        "predicted": value,
+        "p10": value * math.exp(-half),
+        "p90": value * math.exp(half),
+        "error_pct": _error(predicted=value, measured=answer["measured"]),
+    }
+    return answer
+
+
+def fit_rows(*, rows: Sequence[Row], name: str, engine: str = "fast") -> tuple[Site, int]:
+    """A site from measured runs, and how many of them were usable.
+
+    Raises:
+        ValueError: no run can be used; the message names the first reason.
+    """
+    usable, reasons = [], []
+    for i, row in enumerate(rows):
+        answer = validate_row(index=i, row=row, engine=engine)
+        ratio = log_ratio(answer)
+        if ratio is None:
+            reasons.append(answer["skipped"] or f"metric {answer['metric']!r} says nothing of speed")
+        else:
+            usable.append((_answer(setup_of_row(row), engine), ratio))
+    if not usable:
+        raise ValueError(f"none of {len(rows)} rows can be used: {reasons[0] if reasons else 'no rows'}")
+    return fit_site(name=name, runs=usable), len(usable)
+
+
 def validate_runs(
     *, rows: Sequence[Row] | None = None, engine: str = "fast", group: str | None = None
 ) -> dict[str, Any]:
@@ -192,6 +261,8 @@ def validate_runs(
 
     data = list(rows) if rows is not None else packaged_rows()
     answers = [validate_row(index=i, row=r, engine=engine) for i, r in enumerate(data)]
+    fits = site_fits(engine)
+    answers = [_with_site(answer=a, row=r, fits=fits, engine=engine) for a, r in zip(answers, data, strict=True)]
     pairs = [(a, r) for a, r in zip(answers, data, strict=True) if group is None or group.lower() in a["group"].lower()]
     return summarise(
         kind="runs", engine=engine, profile="catalog", answers=[a for a, _ in pairs], rows=[r for _, r in pairs]

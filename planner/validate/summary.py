@@ -123,6 +123,22 @@ def _tied(values: Sequence[float]) -> list[int]:
     return ranks
 
 
+def _summary_scores(
+    *, groups: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]], key: str, judged: set[str]
+) -> dict[str, Any] | None:
+    scored = [g[key] for g in groups if g[key]]
+    if not scored and key == "site":
+        return None
+    everything = _scores([a for a in answers if a["skipped"] is None and a["metric"] in judged], key) or {}
+    return {
+        "mean_group_mape_pct": _mean([g["mape_pct"] for g in scored]),
+        "median_group_mape_pct": statistics.median([g["mape_pct"] for g in scored]) if scored else None,
+        "bias_pct": everything.get("bias_pct"),
+        "coverage_frac": everything.get("coverage_frac"),
+        "width_frac": everything.get("width_frac"),
+    }
+
+
 def summarise(
     *, kind: str, engine: str, profile: str, answers: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, str]]
 ) -> dict[str, Any]:
@@ -130,8 +146,6 @@ def summarise(
     groups = group_rows(answers, rows, memory=kind == "memory")
     ranks = ranking(answers, rows) if kind == "runs" else []
     judged = MEMORY_METRICS if kind == "memory" else TIME_METRICS
-    scored = [g["zero_shot"] for g in groups if g["zero_shot"]]
-    everything = _scores([a for a in answers if a["skipped"] is None and a["metric"] in judged], "zero_shot") or {}
     base = [g["baseline"]["mape_pct"] for g in groups if g["baseline"]]
     rhos = [r["spearman"] for r in ranks if r["spearman"] is not None]
     return {
@@ -146,14 +160,8 @@ def summarise(
             "n_rows": len(answers),
             "n_forecast": sum(a["skipped"] is None for a in answers),
             "skipped": dict(Counter(a["skipped"].split(":")[0] for a in answers if a["skipped"])),
-            "zero_shot": {
-                "mean_group_mape_pct": _mean([g["mape_pct"] for g in scored]),
-                "median_group_mape_pct": statistics.median([g["mape_pct"] for g in scored]) if scored else None,
-                "bias_pct": everything.get("bias_pct"),
-                "coverage_frac": everything.get("coverage_frac"),
-                "width_frac": everything.get("width_frac"),
-            },
-            "site": None,
+            "zero_shot": _summary_scores(groups=groups, answers=answers, key="zero_shot", judged=judged),
+            "site": _summary_scores(groups=groups, answers=answers, key="site", judged=judged),
             "baseline": {"median_group_mape_pct": statistics.median(base) if base else None},
             "ranking": {"spearman": _mean(rhos), "regret_frac": _mean([r["regret_frac"] for r in ranks])},
         },
