@@ -15,6 +15,7 @@ from planner.commands.fit import fit
 from planner.commands.forecast import forecast
 from planner.commands.roadmap import roadmap
 from planner.commands.schema import schema
+from planner.commands.search import search
 from planner.commands.shared import CRASH, INPUT_ERROR, INTERRUPTED, OK, InputProblem, emit, error
 from planner.commands.validate import validate
 
@@ -24,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (forecast, compare, roadmap, claims, validate, fit, schema):
+for command in (forecast, compare, roadmap, claims, search, validate, fit, schema):
     app.command()(command)
 
 

@@ -64,7 +64,13 @@ def machine_for(*, scenario: Scenario, resolved: Resolved, gpus: int) -> Machine
         oversubscription=getattr(fabric, "oversubscription", None) or 1.0,
     )
     network = replace(network, gpus_per_node=min(network.gpus_per_node, gpus))
-    return Machine(gpu=node.gpu, network=network, software=resolved.software, cuda_graph=resolved.cuda_graph)
+    return Machine(
+        gpu=node.gpu,
+        network=network,
+        software=resolved.software,
+        cuda_graph=resolved.cuda_graph,
+        p2p_overlap=resolved.p2p_overlap,
+    )
 
 
 def resolve(
@@ -212,7 +218,7 @@ def _ignored(*, strategy: Strategy) -> tuple[str, ...]:
     """A word on every key that is accepted but does not act on the forecast yet."""
     keys = ["optimisations"] if strategy.optimisations else []
     if strategy.overlap is not None:
-        keys += [f"overlap.{k}" for k in ("pp", "ep") if getattr(strategy.overlap, k) is not None]
+        keys += ["overlap.ep"] if strategy.overlap.ep is not None else []
     return tuple(f"{key} is not modelled yet and changes nothing" for key in keys)
 
 

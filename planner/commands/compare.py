@@ -9,7 +9,7 @@ from planner.commands.shared import (
     emit,
     error,
     finish,
-    load,
+    load_resolved,
 )
 
 
@@ -19,7 +19,7 @@ def compare(scenario: ScenarioPath, engine: Engine = "events", json_: Json = Fal
     from planner.forecast import ForecastError
 
     check_engine(engine)
-    loaded = load(scenario)
+    loaded = load_resolved(scenario)
     try:
         comparison = compare_strategies(scenario=loaded, engine=engine)
     except ForecastError as problem:

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from planner.commands.shared import Engine, InputProblem, Json, ScenarioPath, check_engine, emit, error, finish, load
+from planner.commands.shared import (
+    Engine,
+    InputProblem,
+    Json,
+    ScenarioPath,
+    check_engine,
+    emit,
+    error,
+    finish,
+    load_resolved,
+)
 
 
 def forecast(
@@ -20,7 +30,7 @@ def forecast(
     from planner.forecast import ForecastError, forecast_strategy, step_spans
 
     check_engine(engine)
-    loaded = load(scenario)
+    loaded = load_resolved(scenario)
     names = [strategy] if strategy else list(loaded.strategies)
     unknown = [n for n in names if n not in loaded.strategies]
     if unknown:

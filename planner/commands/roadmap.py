@@ -6,7 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.commands.shared import GOAL_MISSED, INFEASIBLE, InputProblem, Json, ScenarioPath, emit, error, load
+from planner.commands.shared import (
+    GOAL_MISSED,
+    INFEASIBLE,
+    InputProblem,
+    Json,
+    ScenarioPath,
+    emit,
+    error,
+    load_resolved,
+)
 
 
 def roadmap(
@@ -25,7 +34,7 @@ def roadmap(
     from planner.decide.stopping import HistoryError, read_history
     from planner.forecast import ForecastError
 
-    loaded = load(scenario)
+    loaded = load_resolved(scenario)
     try:
         day = date.fromisoformat(start) if start else None
         answer = build(scenario=loaded, name=strategy, history=read_history(history) if history else None, start=day)

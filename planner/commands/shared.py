@@ -53,6 +53,20 @@ def load(path: Path) -> Any:
         ) from problem
 
 
+def load_resolved(path: Path) -> Any:
+    """The scenario of a file with every `auto` strategy replaced by its best plan."""
+    from planner.decide.search import resolve_auto
+    from planner.forecast import ForecastError
+
+    loaded = load(path)
+    if not any(isinstance(s, str) for s in loaded.strategies.values()):
+        return loaded
+    try:
+        return resolve_auto(loaded)
+    except ForecastError as problem:
+        raise InputProblem([error(code="auto", message=str(problem), file=str(path))]) from problem
+
+
 def emit(document: Any) -> None:
     """Write exactly one JSON document to stdout."""
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, default=str) + "\n")

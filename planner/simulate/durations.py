@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from planner import catalog
 from planner.catalog.software import Software
@@ -15,7 +16,7 @@ from planner.simulate.plan import FsdpBlock, StepPlan
 from planner.workload.layout import Layout, layers_per_chunk
 from planner.workload.memory import stage_params
 from planner.workload.operators import embedding_operators, head_operators, layer_operators
-from planner.workload.params import is_moe_layer, layer_params
+from planner.workload.params import is_moe_layer, layer_params, moe_layers
 
 PHASES = ("forward", "recompute", "backward")
 # Gradient bucket of Megatron-Core (40 M parameters) and of DistributedDataParallel (25 MB): both near 100 MB.
@@ -124,7 +125,7 @@ def _exchange_s(*, nbytes: float, op: str, axis: str, layout: Layout, machine: M
     return collective_s(op=op, payload_bytes=nbytes, group=group, network=machine.network).seconds
 
 
-def _gradient_buckets(*, dense: float, experts: float, layout: Layout, machine: Machine) -> tuple[float, ...]:
+def gradient_buckets(*, dense: float, experts: float, layout: Layout, machine: Machine) -> tuple[float, ...]:
     """Durations of the gradient exchange of one chunk: all-reduce, or reduce-scatter when states are sharded."""
     op = "all_reduce" if layout.zero_stage == 0 else "reduce_scatter"
     nbytes = dense * layout.gradient_bytes * layout.trained_frac
@@ -145,7 +146,8 @@ def _gradient_buckets(*, dense: float, experts: float, layout: Layout, machine: 
     return tuple(one + extra / n for _ in range(n))
 
 
-def _param_gather_s(*, dense: float, experts: float, layout: Layout, machine: Machine) -> float:
+def param_gather_s(*, dense: float, experts: float, layout: Layout, machine: Machine) -> float:
+    """Gather of the updated parameters of one chunk, where the optimizer is sharded."""
     if layout.zero_stage not in {1, 2} or layout.dp * layout.cp == 1:
         return 0.0
     total = _exchange_s(
@@ -156,42 +158,50 @@ def _param_gather_s(*, dense: float, experts: float, layout: Layout, machine: Ma
     return total
 
 
+def shard_exchange_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> tuple[float, float]:
+    """(gather, reduce) seconds of a mean layer of a fully sharded model."""
+    n_moe = moe_layers(model)
+    gathers, reduces = 0.0, 0.0
+    for moe, count in ((False, model.layers - n_moe), (True, n_moe)):
+        if not count:
+            continue
+        p = layer_params(model=model, moe=moe)
+        gather, reduce = _shard_s(
+            params=(p.attention + p.mlp) / layout.tp + p.replicated,
+            expert_params=p.experts / (layout.ep * layout.etp) if moe else 0.0,
+            layout=layout,
+            machine=machine,
+        )
+        gathers, reduces = gathers + count * gather, reduces + count * reduce
+    return gathers / model.layers, reduces / model.layers
+
+
+@lru_cache(maxsize=8192)
+def _shard_s(*, params: float, expert_params: float, layout: Layout, machine: Machine) -> tuple[float, float]:
+    """(gather, reduce) seconds of one fully sharded block."""
+    sharing = max(1, layout.dp * layout.cp // layout.sharded_over)
+    gather = _exchange_s(nbytes=params * 2.0, op="all_gather", axis="shard", layout=layout, machine=machine)
+    grads = layout.gradient_bytes * layout.trained_frac
+    reduce = _exchange_s(nbytes=params * grads, op="reduce_scatter", axis="shard", layout=layout, machine=machine)
+    if expert_params:
+        kw: dict[str, Any] = {"axis": "expert_dp", "layout": layout, "machine": machine}
+        gather += _exchange_s(nbytes=expert_params * 2.0, op="all_gather", **kw)
+        reduce += _exchange_s(nbytes=expert_params * grads, op="reduce_scatter", **kw)
+    if sharing > 1:
+        # Hybrid sharding: the shard's gradient is all-reduced over its replicas.
+        shard = params * grads / layout.sharded_over
+        reduce += _exchange_s(nbytes=shard, op="all_reduce", axis="dp", layout=layout, machine=machine)
+    return gather, reduce
+
+
 def _fsdp_blocks(
     *, model: ModelSpec, layout: Layout, machine: Machine, cell: tuple[int, int], first: bool, last: bool
 ) -> tuple[FsdpBlock, ...]:
     """One block a layer, with embedding and head as blocks of their own, gathered and reduced over the shard ranks."""
     blocks = []
-    sharing = max(1, layout.dp * layout.cp // layout.sharded_over)
 
     def block(*, piece: Piece, params: float, expert_params: float = 0.0) -> FsdpBlock:
-        gather = _exchange_s(nbytes=params * 2.0, op="all_gather", axis="shard", layout=layout, machine=machine)
-        reduce = _exchange_s(
-            nbytes=params * layout.gradient_bytes * layout.trained_frac,
-            op="reduce_scatter",
-            axis="shard",
-            layout=layout,
-            machine=machine,
-        )
-        if expert_params:
-            gather += _exchange_s(
-                nbytes=expert_params * 2.0, op="all_gather", axis="expert_dp", layout=layout, machine=machine
-            )
-            reduce += _exchange_s(
-                nbytes=expert_params * layout.gradient_bytes * layout.trained_frac,
-                op="reduce_scatter",
-                axis="expert_dp",
-                layout=layout,
-                machine=machine,
-            )
-        if sharing > 1:
-            # Hybrid sharding: the shard's gradient is all-reduced over its replicas.
-            reduce += _exchange_s(
-                nbytes=params * layout.gradient_bytes * layout.trained_frac / layout.sharded_over,
-                op="all_reduce",
-                axis="dp",
-                layout=layout,
-                machine=machine,
-            )
+        gather, reduce = _shard_s(params=params, expert_params=expert_params, layout=layout, machine=machine)
         return FsdpBlock(forward_s=piece.forward_s, backward_s=piece.backward_s, gather_s=gather, reduce_s=reduce)
 
     if first:
@@ -258,9 +268,7 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
             w = b / 2 if split else 0.0
             for row, value in zip(rows, (f, b - w, w), strict=True):
                 row.append(value)
-            p_dense, p_experts = _chunk_params(
-                model=model, layout=layout, cell=(n_dense, n_moe), first=first, last=last
-            )
+            p_dense, p_experts = chunk_params(model=model, layout=layout, cell=(n_dense, n_moe), first=first, last=last)
             if layout.zero_stage >= 3:
                 stage_buckets.append(())
                 stage_gathers.append(0.0)
@@ -270,10 +278,8 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
                     )
                 )
             else:
-                stage_buckets.append(
-                    _gradient_buckets(dense=p_dense, experts=p_experts, layout=layout, machine=machine)
-                )
-                stage_gathers.append(_param_gather_s(dense=p_dense, experts=p_experts, layout=layout, machine=machine))
+                stage_buckets.append(gradient_buckets(dense=p_dense, experts=p_experts, layout=layout, machine=machine))
+                stage_gathers.append(param_gather_s(dense=p_dense, experts=p_experts, layout=layout, machine=machine))
         forward.append(tuple(rows[0]))
         backward.append(tuple(rows[1]))
         weight.append(tuple(rows[2]))
@@ -288,7 +294,7 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
         forward_s=tuple(forward),
         backward_s=tuple(backward),
         weight_s=tuple(weight),
-        send_s=_send_s(model=model, layout=layout, machine=machine),
+        send_s=send_s(model=model, layout=layout, machine=machine),
         p2p_overlap=machine.p2p_overlap and layout.vpp > 1,
         grad_bucket_s=tuple(buckets),
         dp_overlap=machine.software.dp_overlap,
@@ -297,7 +303,7 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
         fsdp=tuple(fsdp) if layout.zero_stage >= 3 else None,
         prefetch=machine.software.fsdp_prefetch,
         optimizer_s=optimizer,
-        tail_s=_tail_s(model=model, layout=layout, machine=machine),
+        tail_s=tail_s(model=model, layout=layout, machine=machine),
         # Zero-bubble 2p drops the barrier of the gradient norm (arXiv 2401.10241, section 4).
         optimizer_barrier=layout.schedule != "zb2p",
     )
@@ -307,9 +313,10 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
     return Durations(plan, layers, head, embedding, link, max(optimizer))
 
 
-def _chunk_params(
+def chunk_params(
     *, model: ModelSpec, layout: Layout, cell: tuple[int, int], first: bool, last: bool
 ) -> tuple[float, float]:
+    """(dense, expert) parameters of one chunk on one rank, embedding and head included."""
     d, e = layer_params(model=model, moe=False), layer_params(model=model, moe=True) if model.moe_experts else None
     dense = cell[0] * ((d.attention + d.mlp) / layout.tp + d.replicated)
     experts = 0.0
@@ -322,7 +329,7 @@ def _chunk_params(
     return dense, experts
 
 
-def _send_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> float:
+def send_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> float:
     """One boundary message: the activation of a micro-batch, split over tensor ranks when they scatter it."""
     if layout.pp == 1:
         return 0.0
@@ -330,7 +337,7 @@ def _send_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> float:
     return _exchange_s(nbytes=nbytes, op="send_recv", axis="pp", layout=layout, machine=machine)
 
 
-def _tail_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> float:
+def tail_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> float:
     """Tied embeddings of first and last stage sum their gradients before the step."""
     if layout.pp == 1 or not model.tied_embeddings:
         return 0.0

@@ -1,6 +1,7 @@
 """A resolved parallel layout: every degree is a number, nothing is left open."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,12 @@ def layers_per_chunk(*, layers: int, layout: Layout, embedding_slots: bool = Tru
     Where the layer count does not divide by pp x vpp but count + 2 does, embedding and head each take a slot
     (Llama 3 405B and BLOOM do this); otherwise the first chunks get one layer more.
     """
-    cells = layout.pp * layout.vpp
+    return _layers_per_chunk(layers, layout.pp, layout.vpp, embedding_slots)
+
+
+@lru_cache(maxsize=8192)
+def _layers_per_chunk(layers: int, pp: int, vpp: int, embedding_slots: bool) -> tuple[tuple[int, ...], ...]:
+    cells = pp * vpp
     if layers % cells and embedding_slots and (layers + 2) % cells == 0:
         even = [(layers + 2) // cells] * cells
         even[0] -= 1
@@ -85,4 +91,4 @@ def layers_per_chunk(*, layers: int, layout: Layout, embedding_slots: bool = Tru
     else:
         even = [layers // cells + (1 if i < layers % cells else 0) for i in range(cells)]
     # Virtual cell i lives on stage i mod pp: chunk-major order, as Megatron interleaves.
-    return tuple(tuple(even[chunk * layout.pp + stage] for chunk in range(layout.vpp)) for stage in range(layout.pp))
+    return tuple(tuple(even[chunk * pp + stage] for chunk in range(vpp)) for stage in range(pp))

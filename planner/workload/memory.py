@@ -4,6 +4,7 @@ Activation counts follow Korthikanti et al. 2022 (arXiv 2205.05198, table 2); fl
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from planner.catalog.types import ModelSpec
 from planner.workload.layout import Layout, layers_per_chunk
@@ -48,8 +49,13 @@ class RankMemory:
 
 def stage_params(*, model: ModelSpec, layout: Layout, stage: int) -> tuple[float, float]:
     """Parameters one rank of a stage owns: (dense part, expert part), after tensor and expert sharding."""
-    counts = layers_per_chunk(layers=model.layers, layout=layout)
-    order = [(c, s) for c in range(layout.vpp) for s in range(layout.pp)]
+    return _stage_params(model, layout.tp, layout.pp, layout.vpp, layout.ep * layout.etp, stage)
+
+
+@lru_cache(maxsize=65_536)
+def _stage_params(model: ModelSpec, tp: int, pp: int, vpp: int, experts_over: int, stage: int) -> tuple[float, float]:  # noqa: PLR0917
+    counts = layers_per_chunk(layers=model.layers, layout=Layout(pp=pp, vpp=vpp))
+    order = [(c, s) for c in range(vpp) for s in range(pp)]
     first = 0
     dense = experts = 0.0
     for chunk, at in order:
@@ -57,13 +63,13 @@ def stage_params(*, model: ModelSpec, layout: Layout, stage: int) -> tuple[float
         if at == stage:
             for index in range(first, first + n):
                 p = layer_params(model=model, moe=is_moe_layer(model=model, index=index))
-                dense += (p.attention + p.mlp) / layout.tp + p.replicated
-                experts += p.experts / (layout.ep * layout.etp)
+                dense += (p.attention + p.mlp) / tp + p.replicated
+                experts += p.experts / experts_over
         first += n
     if stage == 0:
-        dense += embedding_params(model) / layout.tp
-    if stage == layout.pp - 1 and (not model.tied_embeddings or layout.pp > 1):
-        dense += model.vocab * model.hidden / layout.tp
+        dense += embedding_params(model) / tp
+    if stage == pp - 1 and (not model.tied_embeddings or pp > 1):
+        dense += model.vocab * model.hidden / tp
     return dense, experts
 
 
@@ -154,7 +160,7 @@ def rank_memory(*, model: ModelSpec, layout: Layout, stage: int, fusions: frozen
     expert_states = state_bytes(params=experts, ranks=min(expert_ranks, layout.sharded_over), layout=layout)
     weights, gradients, optimizer = (a + b for a, b in zip(dense_states, expert_states, strict=True))
     activations = _stage_activations(model=model, layout=layout, stage=stage, fusions=fusions)
-    buffers = _buffers(model=model, layout=layout, stage=stage, fusions=fusions)
+    buffers = buffer_bytes(model=model, layout=layout, stage=stage, fusions=fusions)
     peak = weights + gradients + optimizer + activations + buffers
     w = 4 if layout.autocast else 2
     return RankMemory(
@@ -193,7 +199,7 @@ def _stage_activations(*, model: ModelSpec, layout: Layout, stage: int, fusions:
     return held
 
 
-def _buffers(*, model: ModelSpec, layout: Layout, stage: int, fusions: frozenset[str]) -> float:
+def buffer_bytes(*, model: ModelSpec, layout: Layout, stage: int, fusions: frozenset[str]) -> float:
     """Logits and loss on the last stage, gathered layers of ZeRO-3, gradient buckets, working space of a layer."""
     t, w = layout.tokens, layout.compute_bytes
     total = 4.0 * t * model.hidden * w

@@ -26,6 +26,7 @@ class Resolved:
     fits: bool
     cuda_graph: bool
     choices: tuple[tuple[str, str], ...]
+    p2p_overlap: bool = True
 
 
 def _software(*, strategy: Strategy, hybrid: bool) -> tuple[Software, bool]:
@@ -116,7 +117,8 @@ def resolve_strategy(
         )
         if was is None
     )
-    return Resolved(layout, soft, memory, fits, graph, choices)
+    beside = strategy.overlap is None or strategy.overlap.pp is not False
+    return Resolved(layout, soft, memory, fits, graph, choices, beside)
 
 
 def _first_that_fits(

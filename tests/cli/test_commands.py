@@ -88,11 +88,25 @@ def test_missed_goal_is_three(tmp_path):
     assert "deadline" in done.stderr
 
 
-def test_auto_is_refused_with_a_reason(tmp_path):
+def test_auto_is_searched_for(tmp_path):
     text = BASE.format(model="llama3-8b") + "strategies: {best: auto}\n"
     done = run("forecast", _scenario(tmp_path, text), "--json")
-    assert done.returncode == 1
-    assert "search" in json.loads(done.stdout)["errors"][0]["message"]
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["fits"]
+
+
+def test_search_counts_every_plan_and_says_why(tmp_path):
+    done = run("search", _scenario(tmp_path, BASE.format(model="llama3-8b")), "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    seen = answer["plans_scored"] + answer["plans_out_of_memory"]
+    assert answer["plans_total"] == answer["plans_invalid"] + seen
+    steps = [row["step_s"] for row in answer["best"]]
+    assert steps == sorted(steps)
+    assert all(row["why"] and row["limited_by"] for row in answer["best"])
+    front = answer["pareto"]
+    assert [p["step_s"] for p in front] == sorted(p["step_s"] for p in front)
+    assert [p["memory_peak_gb"] for p in front] == sorted((p["memory_peak_gb"] for p in front), reverse=True)
 
 
 def test_crash_is_seventy(monkeypatch, capsys):
