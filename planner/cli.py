@@ -17,6 +17,7 @@ from planner.commands.roadmap import roadmap
 from planner.commands.schema import schema
 from planner.commands.search import search
 from planner.commands.shared import CRASH, INPUT_ERROR, INTERRUPTED, OK, InputProblem, emit, error
+from planner.commands.sweep import sweep
 from planner.commands.validate import validate
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (forecast, compare, roadmap, claims, search, validate, fit, schema):
+for command in (forecast, compare, roadmap, claims, search, sweep, validate, fit, schema):
     app.command()(command)
 
 
