@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from planner.bill import PRICE_SIGMA, above, band, bill_of
+from planner.bill import above, band, bill_of
 from planner.catalog.line import Line
 from planner.scenario import Scenario, Strategy
 from planner.simulate.assemble import StepAnswer
@@ -61,13 +61,14 @@ def run_and_bill(
     gpu_hours = days * 24 * gpus
     # Days spread with the step and with the failure rate, which moves only the lost part.
     days_sigma = math.hypot(sigma, (1 - run.goodput) * RATE_SIGMA)
-    bill, bill_lines, warnings = bill_of(
+    bill = bill_of(
         scenario=scenario,
         strategy=strategy,
         answer=answer,
         gpu_hours=gpu_hours,
         goodput=run.goodput,
         days_sigma=days_sigma,
+        lost_work_frac=dict(run.losses).get("lost_work", 0.0),
     )
     goals = scenario.goals
     document = {
@@ -79,12 +80,9 @@ def run_and_bill(
         "days_ideal": ideal_s / SECONDS_PER_DAY,
         "days": band(days, days_sigma),
         "p_late": None if goals.deadline_days is None else above(days, days_sigma, goals.deadline_days),
-        "p_over_budget": None
-        if goals.budget_usd is None
-        else above(bill["cost_usd_total"]["p50"], math.hypot(days_sigma, PRICE_SIGMA), goals.budget_usd),
         "gpu_hours": gpu_hours,
         "experiments_per_day": 1.0 / days if days > 0 else None,
-        **bill,
+        **bill.document,
     }
     lines = (
         Line(
@@ -112,6 +110,6 @@ def run_and_bill(
         ),
         Line("days.p50", days, "day", "days_ideal / goodput", ("days_ideal", "goodput"), "assumed", ""),
         Line("gpu_hours", gpu_hours, "GPU-h", "days x 24 x GPUs", ("days.p50", f"gpus={gpus}"), "assumed", ""),
-        *bill_lines,
+        *bill.lines,
     )
-    return Outcome(document, lines, warnings)
+    return Outcome(document, lines, bill.warnings)
