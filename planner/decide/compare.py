@@ -37,9 +37,22 @@ CRITERIA: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("days", "days to the last token", "day", ("days", "p50")),
     ("days_p90", "days, nine in ten runs", "day", ("days", "p90")),
     ("gpu_hours", "GPU-hours", "GPU-h", ("gpu_hours",)),
+    ("interruptions", "interruptions", "1", ("interruptions",)),
     ("energy", "energy", "kWh", ("energy_kwh",)),
+    ("carbon", "carbon", "t", ("carbon_t",)),
+    ("cost_compute", "machines", "USD", ("cost_usd", "compute")),
+    ("cost_network", "network", "USD", ("cost_usd", "network")),
+    ("cost_storage", "storage", "USD", ("cost_usd", "storage")),
+    ("cost_power", "electricity", "USD", ("cost_usd", "power")),
+    ("cost_facility", "facility", "USD", ("cost_usd", "facility")),
+    ("cost_support", "managed service", "USD", ("cost_usd", "support")),
     ("labour", "labour", "USD", ("cost_usd", "people")),
     ("cost", "total cost", "USD", ("cost_usd_total", "p50")),
+    ("cost_p90", "total cost, nine in ten runs", "USD", ("cost_usd_total", "p90")),
+    ("useful_hour", "cost of a useful GPU-hour", "USD", ("cost_usd_per_useful_gpu_hour",)),
+    ("tokens_cost", "cost of a million tokens", "USD", ("cost_usd_per_million_tokens",)),
+    ("calendar_weeks", "engineering before the start", "week", ("engineering_calendar_weeks",)),
+    ("upkeep", "upkeep over the programme", "USD", ("programme", "upkeep")),
     ("long_term", "cost over the programme", "USD", ("programme_usd",)),
 )
 
@@ -132,37 +145,58 @@ def _verdict(
             reasons.append("the two P10-P90 bands of the step overlap: treat this as likely, not sure")
     if fastest != best:
         reasons.append(f"{fastest} is the faster one")
-    return {"choice": best, "fastest": fastest, "reasons": reasons}, _flips(
-        docs=docs, names=names, best=best, feasible=feasible
-    )
+    lasting = min(feasible, key=lambda n: docs[n]["programme_usd"])
+    if lasting != best:
+        reasons.append(f"over the programme {lasting} costs least: {docs[lasting]['programme_usd']:,.0f} USD")
+    flips = [
+        flip
+        for other in feasible
+        if other != best
+        for flip in _flips(best=best, other=other, a=docs[best], b=docs[other], scenario=scenario)
+    ]
+    return {"choice": best, "fastest": fastest, "cheapest_programme": lasting, "reasons": reasons}, flips
 
 
 def _flips(
-    *, docs: Mapping[str, Mapping[str, Any]], names: list[str], best: str, feasible: list[str]
+    *, best: str, other: str, a: Mapping[str, Any], b: Mapping[str, Any], scenario: Scenario
 ) -> list[dict[str, Any]]:
-    """At which value of an input the cheaper strategy changes, all else equal."""
+    """At which value of an input `other` (b) becomes the cheaper one, all else equal.
+
+    A run costs machine x size + engineering, a programme runs x (machine with experiments) + engineering and its
+    upkeep: each verdict flips where the two straight lines cross.
+    """
+    once_a, once_b = a["people_usd"]["engineering"], b["people_usd"]["engineering"]
+    run_a, run_b = a["cost_usd_total"]["p50"] - once_a, b["cost_usd_total"]["p50"] - once_b
     out: list[dict[str, Any]] = []
-    for other in feasible:
-        if other == best:
-            continue
-        a, b = docs[best], docs[other]
-        saved_compute = (b["cost_usd_total"]["p50"] - b["cost_usd"]["people"]) - (
-            a["cost_usd_total"]["p50"] - a["cost_usd"]["people"]
-        )
-        extra_people = a["cost_usd"]["people"] - b["cost_usd"]["people"]
-        if saved_compute > 0 and extra_people > 0:
-            out.append(
-                {
-                    "input": f"tokens trained (share of the plan) below which {other} is cheaper",
-                    "value": extra_people / saved_compute,
-                }
-            )
-            out.append(
-                {
-                    "input": f"labour of {best} (USD) above which {other} is cheaper",
-                    "value": a["cost_usd"]["people"] + saved_compute - extra_people,
-                }
-            )
-        gain = b["step_s"]["p50"] / a["step_s"]["p50"]
-        out.append({"input": f"step time of {best} (factor on forecast) at which {other} is as fast", "value": gain})
+
+    def add(text: str, value: float | None) -> None:
+        if value is not None and value > 0:
+            out.append({"input": text, "value": value})
+
+    side = "below" if once_a > once_b else "above"
+    size = _crossing(fixed=once_a - once_b, slope=run_b - run_a)
+    add(f"tokens trained (share of the plan) {side} which {other} is cheaper", size)
+    if scenario.pricing.tenure != "own":
+        hours_a, hours_b = (d["cost_usd"]["compute"] / d["price"]["usd_per_gpu_hour"] for d in (a, b))
+        rest_a, rest_b = (d["cost_usd_total"]["p50"] - d["cost_usd"]["compute"] for d in (a, b))
+        price = _crossing(fixed=rest_a - rest_b, slope=hours_b - hours_a)
+        add(f"price of a GPU-hour (USD) {'below' if hours_a < hours_b else 'above'} which {other} is cheaper", price)
+    if once_a > 0:
+        add(f"engineering of {best} (USD) above which {other} is cheaper", once_b + run_b - run_a)
+    if once_b > 0:
+        add(f"engineering of {other} (USD) below which it is cheaper", once_a + run_a - run_b)
+    runs = scenario.programme.runs_per_year * scenario.programme.years
+    per_a, per_b = ((d["programme"]["final_runs"] + d["programme"]["experiments"]) / runs for d in (a, b))
+    fixed_a, fixed_b = (d["programme_usd"] - per * runs for d, per in ((a, per_a), (b, per_b)))
+    add(
+        f"runs in the programme {'below' if fixed_a > fixed_b else 'above'} which {other} is cheaper",
+        _crossing(fixed=fixed_a - fixed_b, slope=per_b - per_a),
+    )
+    gain = b["days_ideal"] / a["days_ideal"]
+    add(f"step time of {best} (factor on forecast) at which {other} is as fast", gain)
     return out
+
+
+def _crossing(*, fixed: float, slope: float) -> float | None:
+    """Where fixed - slope x = 0; None for lines that do not cross at a positive x."""
+    return fixed / slope if slope and fixed / slope > 0 else None

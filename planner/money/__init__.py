@@ -1,1 +1,1 @@
-"""Money: rent, and what a price's date says about it."""
+"""Money: rent, ownership, networks, power, carbon, people and their break-evens."""

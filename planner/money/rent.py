@@ -1,8 +1,15 @@
-"""Rental prices and their age."""
+"""Rental prices, their age and spread, commitments and spot capacity."""
 
+from dataclasses import dataclass
 from datetime import date
 
+from planner.catalog.prices import discount_frac, rental_price, rental_rows
+from planner.money.own import robust_sigma
+
 STALE_DAYS = 90
+UNKNOWN_SIGMA = 0.15  # spread of a price that has too few rows to show one, or that is old. Assumed
+UNKNOWN_USD_PER_GPU_HOUR = 2.0
+WIDE_SIGMA = 0.3  # from here on the provider decides the bill and the total says little without one
 
 
 def price_warnings(*, day: str | None, today: date, what: str) -> tuple[str, ...]:
@@ -15,3 +22,79 @@ def price_warnings(*, day: str | None, today: date, what: str) -> tuple[str, ...
     year, month, at = [*parts, 6, 15][:3] if len(parts) == 1 else [*parts, 15][:3]
     age = (today - date(year, month, at)).days
     return (f"{what} is {age} days old ({day})",) if age > STALE_DAYS else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rent:
+    """The price of one GPU-hour.
+
+    Attributes:
+        sigma: one standard deviation of its logarithm between the offers it is the median of.
+        formula: how it follows from the rows.
+    """
+
+    usd_per_gpu_hour: float
+    sigma: float
+    label: str
+    source: str
+    date: str | None
+    formula: str
+    warnings: tuple[str, ...] = ()
+
+
+def quoted(*, usd_per_gpu_hour: float, day: str | None, today: date, formula: str) -> Rent:
+    """Your own quote: no spread while it is fresh."""
+    old = price_warnings(day=day, today=today, what="your quote")
+    return Rent(usd_per_gpu_hour, UNKNOWN_SIGMA if old else 0.0, "published", "own quote", day, formula, old)
+
+
+def catalogue_rent(*, gpu: str, tenure: str, provider: str | None, region: str | None, today: date) -> Rent:
+    """Median catalogue price of a tenure; on-demand less the usual discount where no row has that tenure."""
+    zone = region.partition(":")[2] if region and ":" in region else None
+    found = rental_price(gpu=gpu, tenure=tenure, provider=provider, region=zone)
+    base = tenure
+    factor = 1.0
+    if found is None and tenure != "on_demand":
+        found = rental_price(gpu=gpu, tenure="on_demand", provider=provider, region=zone)
+        base, factor = "on_demand", 1 - discount_frac(tenure=tenure, provider=provider)
+    if found is None:
+        usd = UNKNOWN_USD_PER_GPU_HOUR * (1 - (discount_frac(tenure=tenure) if tenure != "on_demand" else 0.0))
+        text = f"no {tenure} price of {gpu} known: {usd:.2f} USD per GPU-hour assumed; give pricing.usd_per_gpu_hour"
+        return Rent(usd, UNKNOWN_SIGMA, "assumed", "no row in the price table", None, "assumed", (text,))
+    pool = [p.usd_per_gpu_hour for p in rental_rows(gpu=gpu, tenure=base, provider=provider, region=zone)]
+    usd = found.usd_per_gpu_hour * factor
+    what = f"price of {gpu} ({found.provider} {found.instance or found.region}, {usd:.2f} USD per GPU-hour)"
+    warnings = price_warnings(day=found.date, today=today, what=what)
+    if factor != 1.0:
+        warnings += (f"no {tenure} price of {gpu} known: on-demand x {factor:.2f}, the usual discount",)
+    sigma = robust_sigma(pool) or UNKNOWN_SIGMA
+    if sigma > WIDE_SIGMA:
+        low, high = pool[0] * factor, pool[-1] * factor
+        warnings += (
+            f"offers of {gpu} run from {low:.2f} to {high:.2f} USD per GPU-hour: the total's band is wide until "
+            "pricing names a provider or your quote",
+        )
+    return Rent(
+        usd_per_gpu_hour=usd,
+        sigma=sigma,
+        label="published" if factor == 1.0 else "assumed",
+        source=f"{found.provider} {found.instance} {found.region} {found.date or 'undated'}; {found.source}",
+        date=found.date,
+        formula=f"median of {len(pool)} {base} rows" + ("" if factor == 1.0 else f" x {factor:.3f}"),
+        warnings=warnings,
+    )
+
+
+def commitment_break_even(*, discount: float) -> float:
+    """Share of committed hours that must work before a commitment beats on-demand: u* = 1 - discount."""
+    return 1 - discount
+
+
+def spot_useful_frac(*, stall_s: float, interval_s: float, losses_per_s: float, recovery_s: float) -> float:
+    """Share of held time that is useful on spot: 1 - delta/tau - lambda (tau/2 + R), lambda gang losses a second."""
+    return max(0.0, 1 - stall_s / interval_s - losses_per_s * (interval_s / 2 + recovery_s))
+
+
+def spot_break_even_ratio(*, useful_spot: float, useful_on_demand: float = 1.0) -> float:
+    """Spot over on-demand price below which a useful hour is cheaper on spot: p_s/p_od < E_s/E_od."""
+    return useful_spot / useful_on_demand

@@ -35,6 +35,16 @@ MEMORY_WORDS = {
     "capacity": "capacity",
 }
 
+BUCKET_WORDS = {
+    "compute": "machines",
+    "network": "network",
+    "storage": "storage",
+    "power": "electricity",
+    "facility": "facility",
+    "support": "managed service",
+    "people": "people",
+}
+
 
 def layout_text(strategy: Mapping[str, Any]) -> str:
     """A layout in one line."""
@@ -88,8 +98,11 @@ def _run_rows(docs: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, list[str
         line("goodput", lambda d: percent(d["goodput"])),
         line("GPU-hours", lambda d: whole(d["gpu_hours"])),
         line("energy", lambda d: f"{whole(d['energy_kwh'])} kWh"),
-        line("compute", lambda d: dollars(d["cost_usd"]["compute"])),
-        line("people", lambda d: dollars(d["cost_usd"]["people"])),
+        *(
+            line(BUCKET_WORDS.get(bucket, bucket), lambda d, bucket=bucket: dollars(d["cost_usd"][bucket]))
+            for bucket in BUCKET_WORDS
+            if any(d["cost_usd"][bucket] for d in docs.values())
+        ),
         line(
             "total P50 (P10-P90)",
             lambda d: (
@@ -97,6 +110,8 @@ def _run_rows(docs: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, list[str
                 f"({dollars(d['cost_usd_total']['p10'])}-{dollars(d['cost_usd_total']['p90'])})"
             ),
         ),
+        line("useful GPU-hour", lambda d: f"{d['cost_usd_per_useful_gpu_hour']:.2f} USD"),
+        line("over the programme", lambda d: dollars(d["programme_usd"])),
     ]
 
 
