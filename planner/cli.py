@@ -14,6 +14,7 @@ from planner.commands.compare import compare
 from planner.commands.fit import fit
 from planner.commands.forecast import forecast
 from planner.commands.roadmap import roadmap
+from planner.commands.run import run
 from planner.commands.schema import schema
 from planner.commands.search import search
 from planner.commands.shared import CRASH, INPUT_ERROR, INTERRUPTED, OK, InputProblem, emit, error
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (forecast, compare, roadmap, claims, search, sweep, validate, fit, schema):
+for command in (forecast, compare, roadmap, claims, search, sweep, run, validate, fit, schema):
     app.command()(command)
 
 

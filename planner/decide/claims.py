@@ -137,7 +137,7 @@ def _derived(*, name: str, doc: Mapping[str, Any], scenario: Scenario) -> float:
     figures = {
         "people_share": doc["cost_usd"]["people"] / doc["cost_usd_total"]["p50"],
         "power_kw": kw,
-        "power_usd_per_year": kw * 8760 * scenario.pricing.usd_per_kwh,
+        "power_usd_per_year": kw * 8760 * doc["electricity"]["usd_per_kwh"],
         "hours_between_interruptions": days["p50"] * 24 / max(doc["interruptions"], 1e-12),
         "p_late_on_ideal_days": 1 - NormalDist().cdf(math.log(doc["days_ideal"] / days["p50"]) / sigma),
         "reserve_frac": doc["memory_gb"]["reserved"] / doc["memory_gb"]["capacity"],

@@ -74,8 +74,8 @@ class Strategy(Block):
     """Overlap switches."""
     framework: Framework | None = None
     """Software and its age."""
-    allocation: Literal["static"] | None = None
-    """Allocation of nodes (only static is modelled)."""
+    allocation: Literal["static", "elastic"] | None = None
+    """static: the job waits for a missing node. elastic: it runs on with fewer data-parallel ranks meanwhile."""
     optimisations: tuple[str, ...] = ()
     """Keys of the optimisation catalogue (none is modelled yet)."""
     engineering_weeks: float = Field(default=0.0, ge=0)

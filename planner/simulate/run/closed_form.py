@@ -1,34 +1,21 @@
-"""Expected duration of a run with failures and checkpoints, in closed form (Daly 2006)."""
+"""Expected duration of a run in closed form (Daly 2006 and first-order terms), for forecasts and sliders.
+
+The same `RunPlan` is simulated in `fleet.py`; a test holds the two together where failures are not so dense that the
+first-order terms break down.
+"""
 
 import math
 from dataclasses import dataclass
 
-# bf16 weights, fp32 master and two Adam moments (BLOOM 13.1, OPT 9.1 bytes a parameter measured).
-CHECKPOINT_BYTES_PER_PARAM = 14.0
+from scipy.special import lambertw
 
-
-@dataclass(frozen=True, slots=True)
-class RunRates:
-    """What interrupts a run and what it costs.
-
-    Attributes:
-        failures_per_s: rate of interruptions of the whole job.
-        stall_s: work stops this long for a checkpoint.
-        durable_s: until the checkpoint can be used.
-        recovery_s: from a failure to the next productive step.
-        interval_s: productive seconds between checkpoints; None = Daly's optimum.
-    """
-
-    failures_per_s: float
-    stall_s: float
-    durable_s: float
-    recovery_s: float
-    interval_s: float | None = None
+from planner.catalog.reliability import FAILURE_CAUSES
+from planner.simulate.run.plan import HARDWARE, LOSSES, RunPlan
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRun:
-    """Expected elapsed time; losses and goodput add up to one."""
+    """Expected elapsed time; `losses` (of LOSSES) and goodput are shares of it and add up to one."""
 
     elapsed_s: float
     goodput: float
@@ -37,42 +24,132 @@ class ExpectedRun:
     losses: tuple[tuple[str, float], ...]
 
 
-def checkpoint_bytes(*, params: float) -> float:
-    """Bytes of one checkpoint."""
-    return params * CHECKPOINT_BYTES_PER_PARAM
+def checkpoint_bytes(*, params: float, bytes_per_param: float = 14.0) -> float:
+    """Bytes of one checkpoint: bf16 weights, fp32 master, two Adam moments."""
+    return params * bytes_per_param
 
 
-def daly_interval_s(*, stall_s: float, mtti_s: float) -> float:
-    """Daly's higher-order optimum of productive time between checkpoints (Daly 2006, equation 37)."""
+def optimal_interval_s(*, rule: str, stall_s: float, mtti_s: float) -> float:
+    """Productive time between checkpoints.
+
+    Args:
+        rule: young (1974), daly (2006, equation 37) or exact (tau = M [1 + W0(-exp(-1 - delta/M))]).
+        stall_s: delta, work stops.
+        mtti_s: M, mean time to interruption.
+    """
+    if rule == "young":
+        return math.sqrt(2 * stall_s * mtti_s)
+    if rule == "exact":
+        return float(mtti_s * (1 + lambertw(-math.exp(-1 - stall_s / mtti_s)).real))
     if stall_s >= 2 * mtti_s:
         return mtti_s
     x = stall_s / (2 * mtti_s)
     return math.sqrt(2 * stall_s * mtti_s) * (1 + math.sqrt(x) / 3 + x / 9) - stall_s
 
 
-def expected_run(*, ideal_s: float, rates: RunRates) -> ExpectedRun:
-    """Elapsed time of `ideal_s` productive seconds.
+def mean_failures_per_s(*, plan: RunPlan, over_s: float) -> float:
+    """Mean rate of unexpected failures over the first `over_s` seconds, infant mortality included."""
+    infant = 0.0
+    if plan.infant_factor:
+        share = plan.infant_s / over_s if over_s > 0 else 1.0
+        infant = plan.infant_factor * share * -math.expm1(-over_s / plan.infant_s)
+    return plan.nodes * plan.node_failures_per_s * (1 + infant) + plan.job_failures_per_s
 
-    W = M exp(R/M) (exp((tau + delta)/M) - 1) Ts/tau; lost work of an asynchronous save grows by the time until it is
-    durable.
+
+def expected_run(*, plan: RunPlan) -> ExpectedRun:
+    """Elapsed time of `plan.work_s` productive seconds.
+
+    Time running is the work over what evaluation, data, slow nodes, a shrunk gang and warm-up leave of it. Failures
+    follow Daly: M exp(R/M) (exp((tau + delta)/M) - 1) Ts/tau, the lost part scaled by what peers and predictions save.
     """
-    if rates.failures_per_s <= 0:
-        tau = rates.interval_s or ideal_s
-        stall = rates.stall_s * ideal_s / tau if rates.interval_s else 0.0
-        total = ideal_s + stall
-        return ExpectedRun(
-            total, ideal_s / total, tau, 0.0, (("checkpoint", stall / total), ("lost_work", 0.0), ("recovery", 0.0))
-        )
-    mtti = 1 / rates.failures_per_s
-    tau = rates.interval_s or max(daly_interval_s(stall_s=rates.stall_s, mtti_s=mtti), rates.durable_s, 60.0)
-    exponent = min(700.0, (tau + rates.stall_s) / mtti)
-    elapsed = mtti * math.exp(min(700.0, rates.recovery_s / mtti)) * math.expm1(exponent) * ideal_s / tau
-    # A failure before the last save is durable falls back one interval more.
-    late = max(0.0, rates.durable_s - rates.stall_s)
-    elapsed += late * elapsed * rates.failures_per_s
-    interruptions = elapsed * rates.failures_per_s
-    stall = rates.stall_s * ideal_s / tau
-    recovery = min(interruptions * rates.recovery_s, elapsed - ideal_s - stall)
-    lost = max(0.0, elapsed - ideal_s - stall - recovery)
-    losses = (("checkpoint", stall / elapsed), ("lost_work", lost / elapsed), ("recovery", recovery / elapsed))
-    return ExpectedRun(elapsed, ideal_s / elapsed, tau, interruptions, losses)
+    running, spent = _running(plan)
+    stalls = plan.stall_s * running / plan.interval_s if math.isfinite(plan.interval_s) else 0.0
+    rate = mean_failures_per_s(plan=plan, over_s=running)
+    lost = _lost_s(plan=plan, rate_per_s=rate, running_s=running, stalls_s=stalls)
+    hold = running + stalls + lost
+    growth = math.expm1(min(600.0, plan.recovery_s * rate)) if rate else 0.0
+    recovery = hold * growth
+    parts = _recovery_parts(plan)
+    for name, share in parts.items():
+        spent[name] = spent.get(name, 0.0) + recovery * share
+    spent["checkpoint"] = spent.get("checkpoint", 0.0) + stalls
+    spent["lost_work"] = lost
+    for name, value in _incidents(plan=plan, hold_s=hold, rate_per_s=rate).items():
+        spent[name] = spent.get(name, 0.0) + value
+    spent["queue"], spent["startup"] = plan.queue_s, plan.startup_s
+    elapsed = plan.work_s + sum(spent.values())
+    losses = tuple((name, spent.get(name, 0.0) / elapsed) for name in LOSSES)
+    return ExpectedRun(elapsed, plan.work_s / elapsed, plan.interval_s, rate * (hold + recovery), losses)
+
+
+def _running(plan: RunPlan) -> tuple[float, dict[str, float]]:
+    """Time in which the job runs, checkpoint stalls aside, and where its unproductive part goes."""
+    peer, evaluation, data = plan.overhead_parts
+    keep = 1 - peer - evaluation - data
+    slow_time = -math.expm1(-plan.slow_per_node_s * plan.nodes * plan.slow_detection_s)
+    slow = plan.slow_frac * slow_time
+    shrunk = 0.0
+    if plan.elastic:
+        missing = plan.nodes * plan.node_failures_per_s * plan.replacement_s * plan.unit_nodes
+        shrunk = min(0.9, missing / plan.nodes)
+    warm = plan.warmup_work_frac * (1 / plan.warmup_nodes_frac - 1)
+    running = plan.work_s * (1 + warm) / (keep * (1 - slow) * (1 - shrunk))
+    useful = running * keep
+    fail_slow = useful * slow * (1 - shrunk)
+    spent = {
+        "checkpoint": peer * running,
+        "evaluation": evaluation * running,
+        "data": data * running,
+        "fail_slow": fail_slow,
+        "shrunk": useful - fail_slow - plan.work_s,
+    }
+    return running, spent
+
+
+def _lost_s(*, plan: RunPlan, rate_per_s: float, running_s: float, stalls_s: float) -> float:
+    """Work lost to failures and to preemptions without enough notice."""
+    total = rate_per_s + plan.preemptions_per_s
+    if total <= 0:
+        return 0.0
+    mtti = 1 / total
+    cycle = plan.cycle_s if math.isfinite(plan.interval_s) else running_s
+    cycles = running_s / plan.interval_s if math.isfinite(plan.interval_s) else 1.0
+    again = mtti * math.expm1(min(600.0, cycle / mtti)) * cycles - running_s - stalls_s
+    again += plan.late_s * (again + running_s + stalls_s) / mtti
+    hardware = sum(s for c, s in zip(FAILURE_CAUSES, plan.shares, strict=True) if c in HARDWARE)
+    nodes_share = plan.nodes * plan.node_failures_per_s / max(plan.failures_per_s, 1e-300)
+    kept = plan.recall * hardware * nodes_share
+    if plan.peer_interval_s:
+        kept += (1 - kept) * plan.peer_frac * max(0.0, 1 - plan.peer_interval_s / min(cycle, 1e12))
+    noticed = plan.notice_s >= max(plan.durable_s, plan.stall_s)
+    lost = (rate_per_s * (1 - kept) + (0.0 if noticed else plan.preemptions_per_s)) / total
+    return max(0.0, again) * lost
+
+
+def _recovery_parts(plan: RunPlan) -> dict[str, float]:
+    """Shares of a failure's recovery."""
+    wait = plan.replacement_s if plan.spares is None and not plan.elastic else 0.0
+    total = plan.recovery_s
+    if total <= 0:
+        return {"restart": 1.0}
+    return {
+        "detection": plan.detection_s / total,
+        "replacement": wait / total,
+        "restart": (total - plan.detection_s - wait) / total,
+    }
+
+
+def _incidents(*, plan: RunPlan, hold_s: float, rate_per_s: float) -> dict[str, float]:
+    """Stops that are no failures: maintenance, false alarms, slow nodes found, spikes, preemptions, corruption."""
+    planned = plan.maintenance_s / plan.maintenance_interval_s if math.isfinite(plan.maintenance_interval_s) else 0.0
+    windows = hold_s / plan.maintenance_interval_s if math.isfinite(plan.maintenance_interval_s) else 0.0
+    leaves = windows + hold_s * (plan.false_alarms_per_s + plan.slow_per_node_s * plan.nodes)
+    spikes = hold_s * plan.spikes_per_s
+    gone = hold_s * plan.preemptions_per_s
+    return {
+        "planned": hold_s * planned,
+        "checkpoint": leaves * plan.stall_s,
+        "restart": (leaves + spikes + gone) * plan.ready_s,
+        "preempted": gone * plan.preemption_wait_s,
+        "rollback": spikes * plan.spike_rollback_s + hold_s * rate_per_s * plan.silent_frac * plan.silent_s,
+    }
