@@ -170,6 +170,8 @@ def _figure(*, value: float | None, unit: str) -> str:
     words = {"s": seconds, "1": percent, "day": days, "USD": dollars}
     if unit == "USD" and value < 100:
         return f"{value:.2f} USD"
+    if unit == "s" and value >= 600:
+        return f"{value / 60:,.0f} min"
     if unit in words:
         return words[unit](value)
     return f"{value:.1f}" if unit in {"count", "week"} else f"{whole(value)} {unit}"
