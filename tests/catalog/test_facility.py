@@ -7,6 +7,7 @@ from planner.catalog.facility import carbon_intensity, electricity_price, exchan
 from planner.catalog.labour import labour_facts
 from planner.catalog.tables import rows
 
+LIMIT_W = 700.0
 PROVENANCE = {"primary-read", "secondary-read", "computed", "measured", "hearsay", "recalled", "definition"}
 
 
@@ -42,18 +43,21 @@ def test_figures_are_plausible():
     assert fact("F194").known < fact("F195").known < fact("F199").known < fact("F196").known
 
 
-def test_measured_loads_are_those_of_the_shipped_profile():
-    """The draws of rows F194 to F198 come from the packaged calibration; its power samples are at a 700 W limit."""
+def test_measured_loads_lie_near_the_shipped_profiles():
+    """Draws of rows F194, F196 and F198 against every packaged H200 calibration; sessions differ by 5 %."""
     import json
     from importlib.resources import files
 
-    text = files("planner.profile").joinpath("shipped/h200-sxm.json").read_text("utf-8")
-    power = [s for s in json.loads(text)["samples"] if s["kind"] == "power"]
-    full = next(s["power_w"] for s in power if s["op"] == "matmul" and s["shape"]["duty"] == 1.0)
-    copy = next(s["power_w"] for s in power if s["op"] == "copy")
-    idle = next(s["power_w"] for s in power if s["op"] == "idle")
-    for row, watts in (("F196", full), ("F198", copy), ("F194", idle)):
-        assert fact(row).known == pytest.approx(watts / 700, abs=0.003)
+    seen = {"idle": [], "matmul": [], "copy": []}
+    for path in files("planner.profile").joinpath("shipped").iterdir():
+        text = path.read_text("utf-8") if path.name.endswith(".json") else ""
+        profile = json.loads(text) if text.strip() else {"samples": []}
+        for s in profile["samples"]:
+            if s["kind"] == "power" and s["shape"].get("duty", 1.0) == 1.0 and s["op"] in seen:
+                seen[s["op"]].append(s["power_w"] / LIMIT_W)
+    for row, op in (("F194", "idle"), ("F196", "matmul"), ("F198", "copy")):
+        assert seen[op]
+        assert all(abs(share - fact(row).known) < 0.06 for share in seen[op]), (row, seen[op])
 
 
 def test_regions():
