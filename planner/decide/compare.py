@@ -37,7 +37,7 @@ CRITERIA: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("days", "days to the last token", "day", ("days", "p50")),
     ("days_p90", "days, nine in ten runs", "day", ("days", "p90")),
     ("gpu_hours", "GPU-hours", "GPU-h", ("gpu_hours",)),
-    ("interruptions", "interruptions", "1", ("interruptions",)),
+    ("interruptions", "interruptions", "count", ("interruptions",)),
     ("energy", "energy", "kWh", ("energy_kwh",)),
     ("carbon", "carbon", "t", ("carbon_t",)),
     ("cost_compute", "machines", "USD", ("cost_usd", "compute")),

@@ -15,10 +15,9 @@ RESALE_ROWS = ("PP111", "PP112", "PP113", "PP114", "PP115")  # H100, after 1 to 
 
 def capital_recovery_factor(*, interest_frac: float, years: float) -> float:
     """Yearly payment per dollar borrowed: i (1+i)^n / ((1+i)^n - 1); 1/n without interest."""
-    if interest_frac == 0:
+    if interest_frac < 1e-12:
         return 1 / years
-    growth: float = (1 + interest_frac) ** years
-    return interest_frac * growth / (growth - 1)
+    return interest_frac / -math.expm1(-years * math.log1p(interest_frac))
 
 
 def capital_usd_per_year(*, price_usd: float, residual_usd: float, interest_frac: float, years: float) -> float:

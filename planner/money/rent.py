@@ -49,13 +49,20 @@ def quoted(*, usd_per_gpu_hour: float, day: str | None, today: date, formula: st
 
 
 def catalogue_rent(*, gpu: str, tenure: str, provider: str | None, region: str | None, today: date) -> Rent:
-    """Median catalogue price of a tenure; on-demand less the usual discount where no row has that tenure."""
+    """Median catalogue price of a tenure.
+
+    On-demand less the usual discount where rows of that tenure are fewer than two (and no provider is named), or dearer
+    than on-demand because other providers print them.
+    """
     zone = region.partition(":")[2] if region and ":" in region else None
     found = rental_price(gpu=gpu, tenure=tenure, provider=provider, region=zone)
-    base = tenure
-    factor = 1.0
-    if found is None and tenure != "on_demand":
-        found = rental_price(gpu=gpu, tenure="on_demand", provider=provider, region=zone)
+    base, factor = tenure, 1.0
+    full = rental_price(gpu=gpu, tenure="on_demand", provider=provider, region=zone)
+    # One offer, or offers of dear providers alone, say less about the market than the usual discount does.
+    few = provider is None and len(rental_rows(gpu=gpu, tenure=tenure, region=zone)) < 2
+    dear = found is not None and full is not None and found.usd_per_gpu_hour >= full.usd_per_gpu_hour
+    if tenure != "on_demand" and full is not None and (found is None or few or dear):
+        found = full
         base, factor = "on_demand", 1 - discount_frac(tenure=tenure, provider=provider)
     if found is None:
         usd = UNKNOWN_USD_PER_GPU_HOUR * (1 - (discount_frac(tenure=tenure) if tenure != "on_demand" else 0.0))
@@ -66,7 +73,7 @@ def catalogue_rent(*, gpu: str, tenure: str, provider: str | None, region: str |
     what = f"price of {gpu} ({found.provider} {found.instance or found.region}, {usd:.2f} USD per GPU-hour)"
     warnings = price_warnings(day=found.date, today=today, what=what)
     if factor != 1.0:
-        warnings += (f"no {tenure} price of {gpu} known: on-demand x {factor:.2f}, the usual discount",)
+        warnings += (f"too few {tenure} prices of {gpu}: on-demand x {factor:.2f}, the usual discount",)
     sigma = robust_sigma(pool) or UNKNOWN_SIGMA
     if sigma > WIDE_SIGMA:
         low, high = pool[0] * factor, pool[-1] * factor

@@ -163,10 +163,31 @@ def print_documents(*, docs: Mapping[str, Mapping[str, Any]], title: str, consol
         console.print(f"[yellow]note[/yellow] {warning}")
 
 
+def _figure(*, value: float | None, unit: str) -> str:
+    """A figure of the decision table in words of its unit."""
+    if value is None:
+        return "-"
+    words = {"s": seconds, "1": percent, "day": days, "USD": dollars}
+    if unit == "USD" and value < 100:
+        return f"{value:.2f} USD"
+    if unit == "s" and value >= 600:
+        return f"{value / 60:,.0f} min"
+    if unit in words:
+        return words[unit](value)
+    return f"{value:.1f}" if unit in {"count", "week"} else f"{whole(value)} {unit}"
+
+
 def print_comparison(*, comparison: Comparison, title: str, console: Console) -> None:
     """Print strategies side by side, the verdict and what would change it."""
     document = comparison.document
-    print_documents(docs=document["strategies"], title=title, console=console)
+    docs = document["strategies"]
+    print_documents(docs=docs, title=title, console=console)
+    console.print()
+    decision = [
+        (row["text"], [_figure(value=v, unit=row["unit"]) for v in row["values"].values()])
+        for row in document["decision_table"]
+    ]
+    console.print(_table(title="Decision table", names=list(docs), rows=decision))
     verdict = document["verdict"]
     console.print()
     console.print(f"[bold]Verdict: {verdict['choice'] or 'no strategy fits'}[/bold]")

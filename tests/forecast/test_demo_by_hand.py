@@ -41,10 +41,32 @@ def test_every_printed_figure(documents, name):
     assert d["days_ideal"] == pytest.approx(steps * step / 86400)
     assert d["days"]["p50"] == pytest.approx(d["days_ideal"] / d["goodput"])
     assert d["gpu_hours"] == pytest.approx(d["days"]["p50"] * 24 * gpus)
-    # the bill: GPU-hours x price, plus six weeks of labour for the engineered one
-    assert d["cost_usd"]["compute"] == pytest.approx(d["gpu_hours"] * d["price"]["usd_per_gpu_hour"])
-    assert d["cost_usd"]["people"] == (6 * 5000 if name == "engineered" else 0)
-    assert d["cost_usd_total"]["p50"] == pytest.approx(sum(d["cost_usd"].values()))
+    # the bill: GPU-hours x price, storage of three checkpoints (14 bytes a parameter) and 4 bytes a token at 0.145 USD
+    # a GB-month, six weeks of labour for the engineered one; the rent includes the rest
+    compute = d["gpu_hours"] * d["price"]["usd_per_gpu_hour"]
+    storage = (3 * 14 * 70.55 + 4 * 2000) * 0.145 * d["days"]["p50"] / (365 / 12)
+    people = 6 * 5000 if name == "engineered" else 0
+    assert d["cost_usd"]["compute"] == pytest.approx(compute)
+    assert d["cost_usd"]["storage"] == pytest.approx(storage, rel=1e-3)
+    assert d["cost_usd"]["people"] == people
+    assert d["cost_usd_total"]["p50"] == pytest.approx(compute + storage + people, rel=1e-4)
+    assert d["cost_usd_per_useful_gpu_hour"] == pytest.approx(
+        (compute + storage) / (d["gpu_hours"] * d["goodput"]), rel=1e-4
+    )
+    assert d["cost_usd_per_million_tokens"] == pytest.approx((compute + storage + people) / 2e6, rel=1e-4)
+    # a year's programme adds a fifth of the engineering as upkeep
+    assert d["programme_usd"] == pytest.approx(compute + storage + 1.2 * people, rel=1e-4)
+    # energy: GPU at its measured draw by part of the step while it works, a quarter of 700 W while it waits; the rest
+    # of the 10.2 kW node at (8.4 - 5.6) / (10.2 - 5.6); 12 switches of 750 W, 512 links of 2 x 9 W; storage 5 % more
+    shares = {"compute_matmul": 0.963, "compute_attention": 0.924, "compute_memory_bound": 0.711, "optimizer": 0.579}
+    busy = sum(v * shares.get(k, 0.25) for k, v in d["breakdown_s"].items()) / step
+    works = d["goodput"] + d["losses_frac"].get("lost_work", 0.0)
+    gpu_w = 700 * (busy * works + 0.25 * (1 - works))
+    host_w = (10_200 / 8 - 700) * 2.8 / 4.6
+    other_w = (12 * 750 + 512 * 2 * 9) / 256 + 0.05 * 10_200 / 8
+    energy = d["gpu_hours"] * (gpu_w + host_w + other_w) / 1e3 * 1.25
+    assert d["energy_kwh"] == pytest.approx(energy, rel=1e-6)
+    assert d["carbon_t"] == pytest.approx(energy * 369.473 / 1e6, rel=1e-6)
     # goodput and losses add up to one
     assert d["goodput"] + sum(d["losses_frac"].values()) == pytest.approx(1.0, abs=0.02)
     # efficiency, bands, memory
