@@ -3,7 +3,8 @@
 Rules (the same ones, one replication by events, in `events.py`):
 
 - Failures, slow nodes, false alarms, loss spikes and preemptions arrive as independent Poisson streams while the job
-  runs; the rate of infant mortality is that at the start of a pass, which a time bin bounds. Each replication draws its cluster's rates once.
+  runs, each at its rate at the start of a pass, which a time bin bounds. Each replication draws its cluster's rates
+  once.
 - Between incidents the run cycles: `interval_s` of running, then `stall_s` of checkpoint, usable `late_s` after that.
 - A failure loses what no usable checkpoint holds, then costs detection, replacement and restart; another failure in
   that time starts the recovery again.
@@ -136,24 +137,23 @@ class _Fleet:
         losses[:, AT["queue"]] = queue
         losses[:, AT["startup"]] = p.startup_s
         now = queue + p.startup_s
-        zero = lambda: np.zeros(n)  # noqa: E731
         return _State(
             row=np.arange(n),
             now=now,
-            done=zero(),
-            at=zero(),
-            ran=zero(),
-            open=zero(),
+            done=np.zeros(n),
+            at=np.zeros(n),
+            ran=np.zeros(n),
+            open=np.zeros(n),
             node_rate=node,
             job_rate=job,
-            slow_until=zero(),
+            slow_until=np.zeros(n),
             next_maintenance=now + p.maintenance_interval_s,
             on_demand_at=np.full(n, np.inf),
             losses=losses,
             counts=np.zeros((n, len(COUNTED))),
             spares=np.zeros((n, p.spares or 0)),
             away=np.full((n, 16 if p.elastic else 0), -np.inf),
-            node_s=zero(),
+            node_s=np.zeros(n),
         )
 
     def simulate(self, max_passes: int) -> RunSamples:
@@ -242,7 +242,7 @@ class _Fleet:
         with np.errstate(divide="ignore", invalid="ignore"):
             running = np.where(productive_frac > 0, work / productive_frac, np.inf)
         if not np.isfinite(p.interval_s):
-            return running
+            return np.asarray(running)
         end = s.at - self._stalls(s.at) + running
         with np.errstate(invalid="ignore"):
             stalls = np.maximum(0.0, np.ceil(end / p.interval_s - 1e-12) - 1)

@@ -105,9 +105,7 @@ def _automatic(*, given: float | None, by_default: bool) -> float:
 def _checkpoint(*, scenario: Scenario, layout: Layout, by_default: bool) -> tuple[float, float]:
     """Stall, and time until durable."""
     run = scenario.run
-    size = checkpoint_bytes(
-        params=total_params(scenario.model_spec), bytes_per_param=run.checkpoint_bytes_per_param
-    )
+    size = checkpoint_bytes(params=total_params(scenario.model_spec), bytes_per_param=run.checkpoint_bytes_per_param)
     rate = run.storage_bytes_per_s
     if run.writer_bytes_per_s is not None:
         writers = scenario.gpus if layout.zero_stage > 0 else scenario.gpus // layout.dp
@@ -117,9 +115,7 @@ def _checkpoint(*, scenario: Scenario, layout: Layout, by_default: bool) -> tupl
     return (min(write_s, run.snapshot_s) if asynchronous else write_s), write_s
 
 
-def _interval(
-    *, scenario: Scenario, by_default: bool, stall_s: float, durable_s: float, rate_per_s: float
-) -> float:
+def _interval(*, scenario: Scenario, by_default: bool, stall_s: float, durable_s: float, rate_per_s: float) -> float:
     run = scenario.run
     if run.checkpoint_interval_s is not None:
         return run.checkpoint_interval_s
