@@ -49,6 +49,11 @@ def print_accuracy(*, document: Mapping[str, Any], console: Console) -> None:
             f"{'-' if rho is None else f'{rho:.2f}'}, median error {_pct(g['median_error_points'])} points, sign right "
             f"{_pct(None if sign is None else 100 * sign)} %, losses {g['losses_found']} of {g['losses']}"
         )
+    for name, g in s.get("outcomes", {}).items():
+        console.print(
+            f"outcomes, {name.replace('_', ' ')}: {g['inside']} of {g['forecast']} forecast rows inside the band "
+            f"({g['rows']} rows); outside: {', '.join(g['outside']) or 'none'}"
+        )
 
 
 def markdown_table(document: Mapping[str, Any]) -> str:

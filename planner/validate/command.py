@@ -15,6 +15,7 @@ JUDGES = {
     "kernels": "planner.validate.kernels:validate_kernels",
     "collectives": "planner.validate.collectives:validate_collectives",
     "gains": "planner.validate.gains:validate_gains",
+    "outcomes": "planner.validate.outcomes:validate_outcomes",
 }
 KINDS = ("runs", *JUDGES)
 
@@ -72,6 +73,10 @@ def validate_kind(
         from planner.validate.gains import gain_scores
 
         document["summary"]["gains"] = gain_scores(answers)
+    if kind == "outcomes":
+        from planner.validate.outcomes import outcome_scores
+
+        document["summary"]["outcomes"] = outcome_scores(answers)
     return document
 
 

@@ -53,6 +53,24 @@ def _mfu_table() -> dict[tuple[str, str], float]:
     return {key: statistics.median(values.values()) for key, values in table.items()}
 
 
+@lru_cache(maxsize=64)
+def mfu_spread(gpu: str) -> tuple[float, float]:
+    """Median causal MFU of packaged configurations on 64 GPUs or more of a part, and the spread of its logarithm.
+
+    With fewer than eight such configurations those of every part count.
+    """
+    found: dict[str, float] = {}
+    everywhere: dict[str, float] = {}
+    for row in packaged_rows():
+        mfu = _measured_mfu(row) if (number(row, "n_gpus") or 0) >= 64 else None
+        if mfu is not None:
+            everywhere[config_hash(row)] = mfu
+            if row["gpu"] == gpu:
+                found[config_hash(row)] = mfu
+    logs = [math.log(v) for v in (found if len(found) >= 8 else everywhere).values()]
+    return math.exp(statistics.median(logs)), statistics.stdev(logs)
+
+
 def _measured_mfu(row: Row) -> float | None:
     """Causal-halved MFU that a row's figure implies."""
     measured = number(row, "measured")

@@ -128,7 +128,7 @@ def _lost_s(*, plan: RunPlan, rate_per_s: float, running_s: float, stalls_s: flo
 
 def _recovery_parts(plan: RunPlan) -> dict[str, float]:
     """Shares of a failure's recovery."""
-    wait = plan.replacement_s if plan.spares is None and not plan.elastic else 0.0
+    wait = plan.replacement_wait_s
     total = plan.recovery_s
     if total <= 0:
         return {"restart": 1.0}

@@ -22,6 +22,7 @@ from planner.simulate.run.plan import COUNTED, HARDWARE, LOSSES, RunPlan
 
 F = NDArray[np.float64]
 B = NDArray[np.bool_]
+Index = NDArray[np.int64]
 AT = {name: i for i, name in enumerate(LOSSES)}
 COUNT = {name: i for i, name in enumerate(COUNTED)}
 TAKES_NODE = np.array([c in HARDWARE for c in FAILURE_CAUSES])
@@ -221,7 +222,7 @@ class _Fleet:
         )
         edges = np.cumsum(rates, axis=0)
         total = edges[-1]
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             random_s = np.where(total > 0, rng.exponential(1.0, n) / total, np.inf)
         productive_frac = speed * self.keep_frac
         soft = self._until_soft(productive_frac=productive_frac)
@@ -246,7 +247,7 @@ class _Fleet:
         end = s.at - self._stalls(s.at) + running
         with np.errstate(invalid="ignore"):
             stalls = np.maximum(0.0, np.ceil(end / p.interval_s - 1e-12) - 1)
-        return np.maximum(0.0, end + stalls * p.stall_s - s.at)
+        return np.asarray(np.maximum(0.0, end + stalls * p.stall_s - s.at))
 
     def _stalls(self, at: F) -> F:
         """Time in checkpoint stalls of the first `at` seconds of the cycles."""
@@ -299,13 +300,14 @@ class _Fleet:
         s.at = np.maximum(0.0, end - usable * p.cycle_s) if np.isfinite(p.interval_s) else end
         s.done = s.done + productive
         s.node_s += step * p.nodes * size
-        self._tally(step=step, productive=productive)
+        self._tally(now=s.now, step=step, productive=productive)
         s.now = s.now + step
 
-    def _tally(self, *, step: F, productive: F | float) -> None:
-        at = np.minimum(((self.state.now + step / 2) / self.bin_s).astype(np.int64), BINS - 1)
+    def _tally(self, *, now: F, step: F, productive: F | float) -> None:
+        at = np.minimum(((now + step / 2) / self.bin_s).astype(np.int64), BINS - 1)
         self.alive += np.bincount(at, weights=step, minlength=BINS)
-        self.busy += np.bincount(at, weights=productive * np.ones_like(step), minlength=BINS)
+        if np.any(productive):
+            self.busy += np.bincount(at, weights=productive * np.ones_like(step), minlength=BINS)
 
     def _serve(self, *, edges: F, incident: B, planned: B) -> None:
         """Losses and recovery of whatever stopped each replication."""
@@ -353,7 +355,7 @@ class _Fleet:
         s.counts[:, COUNT["planned"]] += mask
         stall = np.where(mask, p.stall_s if saved else 0.0, 0.0)
         s.losses[:, AT["checkpoint"]] += stall
-        self._tally(step=stall, productive=0.0)
+        self._tally(now=s.now, step=stall, productive=0.0)
         s.node_s += stall * p.nodes
         s.now = s.now + stall
         self._saved(mask)
@@ -389,17 +391,20 @@ class _Fleet:
         wait = self.rng.exponential(1.0, s.row.size) * p.preemption_wait_s
         if p.deadline_s is not None:
             need = (p.work_s - s.done) / self.keep_frac * (1 + p.stall_s / p.interval_s) + 2 * p.ready_s
-            switch = mask & (s.now + p.preemption_wait_s + need >= p.deadline_s)
-            s.on_demand_at = np.where(switch, s.now, s.on_demand_at)
-            wait = np.where(switch, 0.0, wait)
+            slack = np.maximum(0.0, p.deadline_s - s.now - need)
+            switch = mask & (wait >= slack)
+            wait = np.where(switch, slack, wait)
+            s.on_demand_at = np.where(switch, s.now + slack, s.on_demand_at)
         return wait
 
     def _fail(self, *, failed: B, job: B) -> tuple[F, F, F]:
         """Loses work, finds nodes. Returns detection, wait for a node and restart time."""
         p, s, rng = self.plan, self.state, self.rng
         n = s.row.size
-        cause = self._count(failed=failed, job=job)
-        hardware = failed & TAKES_NODE[cause]
+        rows = np.flatnonzero(failed)
+        cause = self._count(rows=rows, job=job[rows])
+        hardware = np.zeros(n, dtype=bool)
+        hardware[rows] = TAKES_NODE[cause]
         seen = hardware & (rng.random(n) < p.recall) if p.recall else np.zeros(n, dtype=bool)
         keep = np.zeros(n)
         peer = np.zeros(n, dtype=bool)
@@ -418,31 +423,32 @@ class _Fleet:
         if p.silent_frac:
             silent = failed & (rng.random(n) < p.silent_frac)
             self._roll_back(lost=np.where(silent, np.minimum(s.done - s.open, p.silent_s), 0.0), bucket="rollback")
-        detect, wait, ready = self._recovery(failed=failed, cause=cause)
+        detect, wait, ready = np.zeros(n), np.zeros(n), np.zeros(n)
+        detect[rows], wait[rows], ready[rows] = self._recovery(rows=rows, cause=cause)
         return np.where(seen, 0.0, detect), wait, np.where(peer, ready - p.load_s, ready)
 
-    def _count(self, *, failed: B, job: B) -> NDArray[np.int64]:
-        s = self.state
-        n = s.row.size
-        cause = np.searchsorted(np.cumsum(self.plan.shares), self.rng.random(n) * sum(self.plan.shares))
-        cause = np.where(job, COUNT["software"], np.minimum(cause, len(FAILURE_CAUSES) - 1))
-        np.add.at(s.counts, (np.arange(n)[failed], cause[failed]), 1.0)
+    def _count(self, *, rows: Index, job: B) -> Index:
+        """Cause of a failure of each of these replications, counted."""
+        edges = np.cumsum(self.plan.shares)
+        cause = np.minimum(np.searchsorted(edges, self.rng.random(rows.size) * edges[-1]), len(FAILURE_CAUSES) - 1)
+        cause = np.where(job, COUNT["software"], cause)
+        self.state.counts[rows, cause] += 1.0
         return cause
 
-    def _recovery(self, *, failed: B, cause: NDArray[np.int64]) -> tuple[F, F, F]:
+    def _recovery(self, *, rows: Index, cause: Index) -> tuple[F, F, F]:
+        """Detection, wait for a node and restart of failures of these replications."""
         p, rng = self.plan, self.rng
-        n = failed.size
-        detect = np.where(failed, p.detection_s, 0.0)
-        ready = np.full(n, p.ready_s)
+        ready = np.full(rows.size, p.ready_s)
         if p.automatic_frac < 1:
-            manual = failed & (rng.random(n) >= p.automatic_frac)
-            draw = p.manual_s * np.exp(p.manual_sigma * rng.standard_normal(n) - p.manual_sigma**2 / 2)
+            manual = rng.random(rows.size) >= p.automatic_frac
+            draw = p.manual_s * np.exp(p.manual_sigma * rng.standard_normal(rows.size) - p.manual_sigma**2 / 2)
             ready = ready + np.where(manual, draw, 0.0)
-        hardware = failed & TAKES_NODE[cause]
-        wait = np.zeros(n)
-        if hardware.any() and (p.spares is not None or p.replacement_s > 0):
-            wait = self._replace(hardware=hardware, rack=IN_RACK[cause])
-        return detect, wait, np.where(failed, ready, 0.0)
+        wait = np.zeros(rows.size)
+        if TAKES_NODE[cause].any() and (p.spares is not None or p.replacement_s > 0):
+            hardware, rack = np.zeros((2, self.state.row.size), dtype=bool)
+            hardware[rows], rack[rows] = TAKES_NODE[cause], IN_RACK[cause]
+            wait = self._replace(hardware=hardware, rack=rack)[rows]
+        return np.full(rows.size, p.detection_s), wait, ready
 
     def _replace(self, *, hardware: B, rack: B) -> F:
         """Time until the nodes that failed are replaced; an elastic job shrinks instead of waiting."""
@@ -484,31 +490,33 @@ class _Fleet:
         s.spares[np.arange(n)[put], slot[put]] = repaired[put]
         return chosen
 
-    def _recover(self, *, detect: F, wait: F, ready: F, wait_at: NDArray[np.int64]) -> None:
+    def _recover(self, *, detect: F, wait: F, ready: F, wait_at: Index) -> None:
         """Serve detection, wait and restart; a failure in that time begins the recovery again."""
         p, s, rng = self.plan, self.state, self.rng
-        down = detect + wait + ready > 0
-        while down.any():
-            rate = np.where(down, s.node_rate * p.nodes * self._infant(s.now) + s.job_rate, 0.0)
+        rows = np.flatnonzero(detect + wait + ready > 0)
+        detect, wait, ready, wait_at = detect[rows], wait[rows], ready[rows], wait_at[rows]
+        while rows.size:
+            now = s.now[rows]
+            node = s.node_rate[rows] * p.nodes * self._infant(now)
+            rate = node + s.job_rate[rows]
             # Nobody holds the nodes of a preempted gang or one under maintenance, so nothing fails there.
             shielded = np.where(wait_at == AT["replacement"], 0.0, wait)
-            with np.errstate(divide="ignore"):
-                hit = np.where(rate > 0, rng.exponential(1.0, rate.size) / rate, np.inf) + shielded
-            spent = np.where(down, np.minimum(hit, detect + wait + ready), 0.0)
-            spent = np.minimum(spent, np.maximum(0.0, self.horizon_s - s.now))
+            with np.errstate(divide="ignore", over="ignore"):
+                hit = rng.exponential(1.0, rows.size) / rate + shielded
+            total = detect + wait + ready
+            spent = np.minimum(np.minimum(hit, total), np.maximum(0.0, self.horizon_s - now))
             first = np.minimum(spent, detect)
             second = np.minimum(spent - first, wait)
-            s.losses[:, AT["detection"]] += first
-            s.losses[np.arange(s.row.size), wait_at] += second
-            s.losses[:, AT["restart"]] += spent - first - second
-            s.node_s += p.nodes * (spent - np.where(wait_at == AT["preempted"], second, 0.0))
-            self._tally(step=spent, productive=0.0)
-            s.now = s.now + spent
-            again = down & (hit < detect + wait + ready) & (s.now < self.horizon_s)
-            left = np.maximum(0.0, wait - second)
-            if again.any():
-                job = rng.random(s.row.size) * rate >= s.node_rate * p.nodes * self._infant(s.now)
-                cause = self._count(failed=again, job=job)
-                detect, fresh, ready = self._recovery(failed=again, cause=cause)
-                wait = np.where(again, np.maximum(left, fresh), 0.0)
-            down = again
+            s.losses[rows, AT["detection"]] += first
+            s.losses[rows, wait_at] += second
+            s.losses[rows, AT["restart"]] += spent - first - second
+            s.node_s[rows] += p.nodes * (spent - np.where(wait_at == AT["preempted"], second, 0.0))
+            self._tally(now=now, step=spent, productive=0.0)
+            s.now[rows] = now + spent
+            again = (hit < total) & (now + spent < self.horizon_s)
+            rows, wait_at = rows[again], wait_at[again]
+            if not rows.size:
+                break
+            cause = self._count(rows=rows, job=rng.random(rows.size) * rate[again] >= node[again])
+            detect, fresh, ready = self._recovery(rows=rows, cause=cause)
+            wait = np.maximum(np.maximum(0.0, wait - second)[again], fresh)

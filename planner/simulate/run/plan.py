@@ -114,8 +114,15 @@ class RunPlan:
     @property
     def recovery_s(self) -> float:
         """Mean time from a failure to the next productive step where a replacement is at hand."""
-        wait = self.replacement_s if self.spares is None and not self.elastic else 0.0
-        return self.detection_s + wait + self.ready_s + (1 - self.automatic_frac) * self.manual_s
+        return self.detection_s + self.replacement_wait_s + self.ready_s + (1 - self.automatic_frac) * self.manual_s
+
+    @property
+    def replacement_wait_s(self) -> float:
+        """Mean wait for a node after a failure; only hardware failures need one, and a spare is there at once."""
+        if self.spares is not None or self.elastic or self.failures_per_s <= 0:
+            return 0.0
+        hardware = sum(s for c, s in zip(FAILURE_CAUSES, self.shares, strict=True) if c in HARDWARE)
+        return self.replacement_s * hardware * self.nodes * self.node_failures_per_s / self.failures_per_s
 
     @property
     def failures_per_s(self) -> float:
