@@ -19,6 +19,7 @@ class Software:
         host_scale: host time per operator over that of eager PyTorch.
         optimizer_bytes_per_param: device-memory traffic of the optimizer step per owned parameter.
         gradient_bytes: bytes of an accumulated gradient.
+        shard_wire_frac: share of the fabric that fully sharded exchanges reach, against plain collectives.
     """
 
     framework: str
@@ -32,6 +33,7 @@ class Software:
     optimizer_bytes_per_param: float
     gradient_bytes: int
     fsdp_prefetch: int
+    shard_wire_frac: float
     evidence: str
 
 
@@ -54,6 +56,7 @@ def releases() -> tuple[Software, ...]:
                 optimizer_bytes_per_param=float(r["optimizer_bytes_per_param"]),
                 gradient_bytes=int(r["gradient_bytes"]),
                 fsdp_prefetch=int(r["fsdp_prefetch"]),
+                shard_wire_frac=float(r["shard_wire_frac"]),
                 evidence=r["evidence"],
             )
         )

@@ -191,7 +191,8 @@ def _shard_s(*, params: float, expert_params: float, layout: Layout, machine: Ma
         # Hybrid sharding: the shard's gradient is all-reduced over its replicas.
         shard = params * grads / layout.sharded_over
         reduce += _exchange_s(nbytes=shard, op="all_reduce", axis="dp", layout=layout, machine=machine)
-    return gather, reduce
+    wire = machine.software.shard_wire_frac
+    return gather / wire, reduce / wire
 
 
 def _fsdp_blocks(

@@ -39,6 +39,9 @@ MLA = {
     "deepseek-v2": MlaSpec(1536, 512, 128, 64, 128),
     "kimi-k2": MlaSpec(1536, 512, 128, 64, 128),
 }
+# A run with no stated recompute is taken to have recomputed where its activations exceed memory by more than the memory
+# model was ever too high on runs whose activation format is not printed (35-70 % on fp8 runs of MLPerf).
+MEMORY_VETO = 1.7
 FRAMEWORKS = (  # text in the row, framework of the software table; first match wins
     ("zero-3 offload", "deepspeed"),
     ("deepspeed zero-3", "deepspeed"),
@@ -263,7 +266,8 @@ def layout_of_row(
 
     Defaults: degrees 1, or with fewer sequences than GPUs tensor and then context parallelism over the rest;
     micro-batch 1 under a pipeline or for models above 200,000 layers x width, else the largest halving of the local
-    batch that fits; ZeRO-3 for FSDP-like stacks, else ZeRO-1; no recompute; interleaving where the stack does so.
+    batch that fits; ZeRO-3 for FSDP-like stacks, else ZeRO-1; no recompute unless memory rules that out by far;
+    interleaving where the stack does so.
     """
     gpus = int(number(row, "n_gpus") or 0)
     if not gpus:
@@ -275,7 +279,15 @@ def layout_of_row(
     tp, pp, cp = (_whole(row, k, 1, assumed) for k in ("tp", "pp", "cp"))
     if not any(stated) and gpus > gbs:
         tp, cp = _spread(ranks=math.ceil(gpus / gbs), per_node=machine.network.gpus_per_node, kv_heads=model.kv_heads)
+    elif stated[0] is None and stated[1] is None and gpus > gbs * cp:
+        # Context parallelism is ruled out or fixed: the rest is split over tensor, then over stages.
+        per_node = machine.network.gpus_per_node
+        tp, pp = _spread(ranks=math.ceil(gpus / (gbs * cp)), per_node=per_node, kv_heads=model.kv_heads)
     dp = _whole(row, "dp", max(1, gpus // (tp * pp * cp)), assumed)
+    experts = int(number(row, "ep") or 1)
+    if tp == 1 and experts > 1 and pp * cp * dp * experts == gpus:
+        # The printed degrees leave out attention that is sequence-parallel over the expert group (MegaScale-MoE).
+        cp *= experts
     if tp * pp * cp * dp != gpus:
         dp = max(1, gpus // (tp * pp * cp))
     vpp = int(number(row, "vpp") or 0)
@@ -284,8 +296,8 @@ def layout_of_row(
         if pp > 1:
             assumed.append("vpp")
             if _interleaves(machine.software) and model.layers % pp == 0:
-                # Vendor recipes interleave by default: the most chunks, up to six, that divide a stage's layers.
-                vpp = max(v for v in range(1, 7) if (model.layers // pp) % v == 0)
+                # Vendor recipes interleave by default: the most chunks, up to seven, that divide a stage's layers.
+                vpp = max(v for v in range(1, 8) if (model.layers // pp) % v == 0)
     ep = _whole(row, "ep", 1, assumed) if model.moe_experts else 1
     local = max(1.0, gbs / dp)
     mbs = number(row, "mbs")
@@ -333,7 +345,7 @@ def layout_of_row(
 
 
 def _spread(*, ranks: int, per_node: int, kv_heads: int) -> tuple[int, int]:
-    """(tp, cp) of a run that prints no degrees and has fewer sequences than GPUs: tensor parallel in a node first."""
+    """Tensor degree, and what is left for context or stages, of a run with fewer sequences than GPUs: a node first."""
     tp = 1
     while tp * 2 <= min(ranks, per_node, max(1, kv_heads)):
         tp *= 2
@@ -374,12 +386,16 @@ def setup_of_row(row: Mapping[str, str]) -> Setup:
     machine, capacity = machine_of_row(row, assumed)
     model = _padded(model=model, framework=machine.software.framework, tp=int(number(row, "tp") or 1))
     layout = layout_of_row(row, model, machine, capacity, assumed)
-    memory_layout = layout
+    memory_layout, vetoed = layout, False
     if "recompute" in assumed:
         # The policy is not stated and the run did run: memory takes the lightest recompute that fits.
         for mode in ("none", "selective", "full"):
             memory_layout = replace(layout, recompute=mode)
             rank = worst_rank(model=model, layout=memory_layout, fusions=machine.software.fusions)
+            if mode == "none" and rank.peak_bytes > MEMORY_VETO * capacity:
+                vetoed = True
             if rank.peak_bytes + rank.reserved_bytes <= capacity:
                 break
+        if vetoed:
+            layout = memory_layout
     return Setup(model, layout, machine, capacity, tuple(dict.fromkeys(assumed)), memory_layout)
