@@ -12,6 +12,7 @@ MAX_BYTES = 200_000_000
 JUDGES = {
     "kernels": "planner.validate.kernels:validate_kernels",
     "collectives": "planner.validate.collectives:validate_collectives",
+    "memory": "planner.validate.memory:validate_memory",
 }
 KINDS = ("runs", *JUDGES)
 

@@ -1,0 +1,82 @@
+"""What a software stack adds to the bytes of a layout: kernels, copies, masks, workspaces."""
+
+from dataclasses import dataclass
+
+CUBLAS_WORKSPACE_BYTES = 8_519_680.0  # one handle's default `:4096:2:16:8` (PyTorch, CUDA semantics: cuBLAS workspaces)
+CUBLAS_LARGE_WORKSPACE_BYTES = 33_554_432.0  # default on Hopper, and `:4096:8` that deterministic runs set
+TE_WORKSPACE_BYTES = {"ampere": 4_194_304.0, "hopper": 33_554_432.0}  # Transformer Engine, get_cublas_workspace_size
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStack:
+    """Choices of a stack that decide which tensors live.
+
+    Attributes:
+        attention: fused (nothing but the log-sum-exp), copied (flash kernel in another layout: its output is kept
+            twice), unfused (scores kept), buffered (scores kept and their work buffer never freed).
+        dropout: masks of the attention and residual dropout are kept.
+        norm_copies: tensors kept by a norm besides the input of the next product.
+        loss: fused (16-bit logits and one fp32 copy), compiled (a second fp32 copy), in_place (16-bit only), eager.
+        mask: a boolean attention mask [b, 1, s, s] stands in memory.
+        workspace_bytes: library workspaces of one process inside the allocator.
+        cached_wgrad: a 16-bit dummy gradient per distinct weight shape stays resident.
+        dispatcher: how tokens reach experts: alltoall, allgather (every rank of the group sees all tokens).
+        combine_saved: expert outputs are kept for the gradient of the router's weights.
+        expert_load: routed tokens of the fullest rank over the mean.
+        op_selective: operator-selective checkpointing keeps every second product (torchtitan).
+        gather_by_parameter: ZeRO-3 gathers parameter by parameter up to a limit (DeepSpeed).
+        fp8_copies_bytes: bytes of 8-bit copies kept for each weight beside its 16-bit master.
+        deferred_wgrad: micro-batches whose head products wait for the end of the step.
+        softmax_bytes: width of the kept softmax (0 = that of the activations; 4 where an unfused one runs in fp32).
+    """
+
+    attention: str = "fused"
+    dropout: bool = False
+    norm_copies: int = 1
+    loss: str = "eager"
+    mask: bool = False
+    workspace_bytes: float = 64e6
+    cached_wgrad: bool = False
+    dispatcher: str = "alltoall"
+    combine_saved: bool = True
+    expert_load: float = 1.0
+    op_selective: bool = False
+    gather_by_parameter: bool = False
+    fp8_copies_bytes: float = 0.0
+    deferred_wgrad: int = 0
+    softmax_bytes: float = 0.0
+
+    @property
+    def scores_kept(self) -> bool:
+        """Whether attention scores are written to memory."""
+        return self.attention in {"unfused", "buffered"}
+
+
+def stack_of(fusions: frozenset[str]) -> MemoryStack:
+    """Memory behaviour of a software release by its table of fused operators."""
+    return MemoryStack(
+        attention="fused" if "flash" in fusions else "unfused",
+        dropout="dropout" in fusions,
+        norm_copies=1 if "norm" in fusions else 2,
+        loss="fused" if "cross_entropy" in fusions else "eager",
+        op_selective="op_selective" in fusions,
+        gather_by_parameter="gather_by_parameter" in fusions,
+    )
+
+
+UB_STREAMS = 3  # tensor-parallel overlap through user buffers multiplies the engine's workspace by its streams
+GROUPED_STREAMS = 4  # Transformer Engine runs grouped products on four streams, each with its workspace
+
+
+def workspace_bytes(
+    *, arch: str, transformer_engine: bool, deterministic: bool, grouped: bool = False, overlap: bool = False
+) -> float:
+    """Workspaces of two threads (forward, backward) that call cuBLAS, and those of Transformer Engine.
+
+    Each thread that multiplies owns a cuBLAS handle and its workspace; large on Hopper, and on any part where
+    deterministic mode asks for `:4096:8`.
+    """
+    large = deterministic or arch == "hopper"
+    handles = 2 * (CUBLAS_LARGE_WORKSPACE_BYTES if large else CUBLAS_WORKSPACE_BYTES)
+    engine = TE_WORKSPACE_BYTES["ampere" if arch in {"ampere", "volta"} else "hopper"] if transformer_engine else 0.0
+    return handles + engine * ((UB_STREAMS if overlap else 1) + (GROUPED_STREAMS if grouped else 0))
