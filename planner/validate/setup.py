@@ -9,8 +9,8 @@ from planner.catalog.software import software
 from planner.catalog.types import MlaSpec, ModelSpec
 from planner.cost.types import Network
 from planner.simulate.durations import Machine
+from planner.validate.completions import memory_layout_of_row
 from planner.workload.layout import Layout
-from planner.workload.memory import worst_rank
 
 GATED = (
     "llama",
@@ -234,6 +234,11 @@ def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine,
         soft = replace(soft, attention="unfused", fusions=fusions)
     elif flash == "yes" and "flash" not in fusions:
         soft = replace(soft, attention="flash2", fusions=fusions | {"flash"})
+    if "llm.c" in (row.get("framework") or "").lower():
+        # Its fused classifier writes the gradient over 16-bit logits, and GELU is recomputed from its input.
+        soft = replace(soft, fusions=soft.fusions | {"loss_in_place", "gelu_recomputed"})
+    if soft.framework == "torchtitan" and "compile" in (row.get("notes") or ""):
+        soft = replace(soft, fusions=soft.fusions | {"loss_compiled"})
     capacity = number(row, "gpu_mem_gb")
     return Machine(gpu=gpu.name, network=network, software=soft), (capacity * 1e9 if capacity else gpu.mem_bytes)
 
@@ -325,12 +330,7 @@ def setup_of_row(row: Mapping[str, str]) -> Setup:
     machine, capacity = machine_of_row(row, assumed)
     model = _padded(model=model, framework=machine.software.framework, tp=int(number(row, "tp") or 1))
     layout = layout_of_row(row, model, machine, assumed)
-    memory_layout = layout
-    if "recompute" in assumed:
-        # The policy is not stated and the run did run: memory takes the lightest recompute that fits.
-        for mode in ("none", "selective", "full"):
-            memory_layout = replace(layout, recompute=mode)
-            rank = worst_rank(model=model, layout=memory_layout, fusions=machine.software.fusions)
-            if rank.peak_bytes + rank.reserved_bytes <= capacity:
-                break
+    memory_layout = memory_layout_of_row(
+        row=row, model=model, layout=layout, machine=machine, capacity_bytes=capacity, assumed=tuple(assumed)
+    )
     return Setup(model, layout, machine, capacity, tuple(dict.fromkeys(assumed)), memory_layout)

@@ -24,6 +24,7 @@ class Layout:
         microbatch_group: micro-batches that pass a chunk before the next chunk starts (0 = pp).
         cell_layers: layers of each model chunk in the order data passes them; blank = even split.
         mtp_layers: multi-token-prediction layers behind the last stage, each with its own logits.
+        weight_bytes: bytes of a weight where the precision does not say it (8-bit frozen weights), 0 = it does.
         optimizer_offload_frac: share of the optimizer states kept in host memory.
     """
 
@@ -54,6 +55,7 @@ class Layout:
     microbatch_group: int = 0
     cell_layers: tuple[int, ...] = ()
     mtp_layers: int = 0
+    weight_bytes: float = 0.0
     optimizer_offload_frac: float = 0.0
 
     @property

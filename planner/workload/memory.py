@@ -1,4 +1,4 @@
-"""Bytes a rank holds: states by ZeRO stage, activations in flight, logits and buffers; at load, first and later steps."""
+"""Bytes a rank holds: states by ZeRO stage, activations in flight, logits and buffers; at load and in each step."""
 
 from dataclasses import dataclass, replace
 
@@ -6,11 +6,10 @@ from planner.catalog.types import ModelSpec
 from planner.workload.layout import Layout
 from planner.workload.memory_activations import layer_activation_bytes, logit_bytes, routed_rows
 from planner.workload.memory_stack import MemoryStack, stack_of
-from planner.workload.memory_states import rank_states, stage_layers, stage_params, state_bytes, wgrad_shapes, widths
+from planner.workload.memory_states import rank_states, stage_layers, stage_params, state_bytes, wgrad_elements, widths
 from planner.workload.params import attention_params, gates, layer_params
 
-CONTEXT_BYTES = 1.0e9  # driver context, library workspaces and communicator buffers of one process
-RESERVE_FRAC = 0.06  # allocator reserved over allocated (SimuMax mem_factor 0.94)
+LIVE_PARAMETERS = 1e9  # DeepSpeed's default for stage3_max_live_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +76,21 @@ def rank_memory(
     """Memory of one rank of a pipeline stage. `stack` overrides what `fusions` says of the software."""
     stack = stack or stack_of(fusions)
     weights, gradients, optimizer = rank_states(model=model, layout=layout, stage=stage)
-    kept = _stage_kept(model=model, layout=layout, stage=stage, stack=stack)
+    kept, recomputed = _stage_kept(model=model, layout=layout, stage=stage, stack=stack)
     lasting = _lasting_buffers(model=model, layout=layout, stage=stage, stack=stack)
     # The inputs among the boundary tensors are those of the chunks in flight, counted there.
     inputs = layout.vpp * _boundary_bytes(model=model, layout=layout)
-    buffers = lasting - inputs + _gathered(model=model, layout=layout, stack=stack)
-    if stack.mask and layout.pp == 1:
-        buffers += layout.micro_batch * layout.sequence**2 / layout.cp
-    last = stage == layout.pp - 1
-    working = _working(model=model, layout=layout, stack=stack)
-    if last:
-        loss = _loss_bytes(model=model, layout=layout, stack=stack)
-        buffers += max(loss, working)
-    else:
-        buffers += working
-    _, grad_width, master, moments = widths(layout)
+    passing = recomputed + _working(model=model, layout=layout, stack=stack)
+    if stage == layout.pp - 1:
+        # The loss is over before the last layer's backward pass starts; only a stack that holds on to logits pays both.
+        passing += _held_logits(model=model, layout=layout, stack=stack)
+        passing = max(passing, _loss_bytes(model=model, layout=layout, stack=stack))
+    mask = layout.micro_batch * layout.sequence**2 / layout.cp if stack.mask and layout.pp == 1 else 0.0
+    buffers = lasting - inputs + mask + passing + _gathered(model=model, layout=layout, stack=stack)
+    moments, step_copy = _step_bytes(layout=layout, optimizer_bytes=optimizer)
     states = weights + gradients + optimizer
-    moment_bytes = optimizer * moments / (master + moments)
-    step_copy = optimizer * 4.0 / (master + moments) if grad_width == 2 and layout.precision == "fp16" else 0.0
-    steady = states + step_copy + lasting
-    peak = states + kept + buffers
+    steady, peak = states + step_copy + lasting, states + kept + buffers
+    fragmenting = kept + buffers + (states if stack.states_fragment else 0.0)
     return RankMemory(
         stage=stage,
         weights_bytes=weights,
@@ -104,15 +98,22 @@ def rank_memory(
         optimizer_bytes=optimizer,
         activations_bytes=kept,
         buffers_bytes=buffers,
-        peak_load_bytes=weights + gradients + optimizer - moment_bytes,
-        peak_first_step_bytes=max(peak - moment_bytes, steady),
-        reserved_bytes=CONTEXT_BYTES + RESERVE_FRAC * (kept + buffers),
+        peak_load_bytes=states - moments,
+        peak_first_step_bytes=max(peak - moments, steady),
+        reserved_bytes=stack.outside_bytes + stack.reserve_frac * fragmenting,
         steady_bytes=steady,
     )
 
 
-def _stage_kept(*, model: ModelSpec, layout: Layout, stage: int, stack: MemoryStack) -> float:
-    """Kept activations of all micro-batches in flight on a stage."""
+def _step_bytes(*, layout: Layout, optimizer_bytes: float) -> tuple[float, float]:
+    """Moments, which exist from the first step on, and the fp32 copy of 16-bit gradients that the step makes."""
+    _, gradient, master, moments = widths(layout)
+    share = optimizer_bytes / (master + moments)
+    return moments * share, 4.0 * share if gradient == 2 and layout.precision == "fp16" else 0.0
+
+
+def _stage_kept(*, model: ModelSpec, layout: Layout, stage: int, stack: MemoryStack) -> tuple[float, float]:
+    """Kept activations of all micro-batches in flight on a stage, and what recomputing a piece brings back."""
     fusions: frozenset[str] = frozenset()
     none = replace(layout, recompute="none")
     one = {
@@ -133,7 +134,7 @@ def _stage_kept(*, model: ModelSpec, layout: Layout, stage: int, stack: MemorySt
     if stage == 0 and stack.dropout:
         outside = layout.tp if layout.sequence_parallel else 1
         total += held[0] * layout.tokens * model.hidden / outside
-    return total + extra
+    return total, extra
 
 
 def _chunk_kept(
@@ -173,8 +174,12 @@ def _lasting_buffers(*, model: ModelSpec, layout: Layout, stage: int, stack: Mem
         total += t * model.hidden * w  # gathered input of the head
     if stack.attention == "buffered":
         total += layout.micro_batch * model.heads / layout.tp * layout.sequence**2 / layout.cp * w
-    if stack.cached_wgrad:
-        total += w * wgrad_shapes(model=model, layout=layout)
+    if stack.bucket_elements:
+        # One bucket to reduce gradients and, below ZeRO-3, one to gather weights; neither larger than the stage.
+        params = sum(stage_params(model=model, layout=layout, stage=stage))
+        total += (1 if layout.zero_stage >= 3 else 2) * w * min(stack.bucket_elements, params)
+    if stack.cached_wgrad and stage == layout.pp - 1:
+        total += w * wgrad_elements(model=model, layout=layout)
     return total
 
 
@@ -191,6 +196,12 @@ def _loss_bytes(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> floa
         waiting = min(stack.deferred_wgrad, layout.micro_batches - 1)
         total += waiting * (logits + t * model.hidden) * w
     return total
+
+
+def _held_logits(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> float:
+    return (
+        layout.tokens * model.vocab / layout.tp * layout.compute_bytes if stack.logits_held and layout.pp > 1 else 0.0
+    )
 
 
 def _working(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> float:
@@ -211,10 +222,10 @@ def _gathered(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> float:
     p = layer_params(model=model, moe=bool(model.moe_experts))
     layer = (p.attention + p.mlp) / layout.tp + p.experts / (layout.ep * layout.etp)
     head = model.vocab * model.hidden / layout.tp
-    if stack.gather_by_parameter:
-        # DeepSpeed holds at most stage3_max_live_parameters (1e9) gathered, whatever the layer.
-        layer, head = min(layer, 0.5e9), min(head, 0.5e9)
     unit = max(layer, head)
+    if stack.gather_by_parameter:
+        # DeepSpeed: stage3_max_live_parameters bounds what is gathered; gradients pass through the reduce bucket.
+        return 2 * min(2 * unit, LIVE_PARAMETERS)
     return 2 * unit * 2 + unit * layout.gradient_bytes
 
 

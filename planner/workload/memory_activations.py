@@ -32,13 +32,17 @@ def layer_kept(*, model: ModelSpec, layout: Layout, moe: bool, stack: MemoryStac
     product = t * h * product_bytes(layout) / outside
     wide = 1.5 if layout.autocast else 1.0  # the residual stream and norm inputs stay fp32
     mask = t * h / outside if stack.dropout else 0.0
-    mlp = _expert_kept(model=model, layout=layout, stack=stack) if moe else _mlp_kept(model=model, layout=layout)
+    mlp = (
+        _expert_kept(model=model, layout=layout, stack=stack)
+        if moe
+        else _mlp_kept(model=model, layout=layout, stack=stack)
+    )
     return (
         Kept("input", "input", wide * stack.norm_copies * residual),
         Kept("norm1", "layernorm", product),
         *_attention_kept(model=model, layout=layout, stack=stack),
         Kept("residual_mask1", "", mask),
-        Kept("residual", "", wide * stack.norm_copies * residual),
+        Kept("residual", "residual", wide * stack.norm_copies * residual),
         Kept("norm2", "layernorm", product),
         *mlp,
         Kept("residual_mask2", "", mask),
@@ -59,12 +63,12 @@ def _attention_kept(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> 
     qk, v = attention_dims(model)
     heads, kv = model.heads / tp, max(model.kv_heads / tp, 1.0)
     out = t * heads * v * w
-    kept = [Kept("qkv", "qkv", t * w * (heads * qk + kv * (qk + v))), Kept("attention_out", "core_attn", out)]
+    kept = [Kept("qkv", "qkv", t * w * (heads * qk + kv * (qk + v))), Kept("attention_out", "attn_out", out)]
     if model.qk_norm:
         kept.append(Kept("qk_norm", "layernorm", t * w * qk * (heads + kv)))
     if layout.precision in FP8:
         # Attention keeps its 16-bit output, the next product its own 8-bit copy.
-        kept.append(Kept("attention_out_8bit", "core_attn", t * heads * v * product_bytes(layout)))
+        kept.append(Kept("attention_out_8bit", "attn_out", t * heads * v * product_bytes(layout)))
     if model.mla is not None:
         # Down-projections are kept before and after their norm, whole on every tensor-parallel rank.
         a, outside = model.mla, layout.tp if layout.sequence_parallel else 1
@@ -79,15 +83,15 @@ def _attention_kept(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> 
         kept.append(Kept("lse", "core_attn", t * heads * LSE_BYTES))
         if stack.attention == "copied" and layout.micro_batch > 1:
             # With one sequence both layouts are the same bytes.
-            kept.append(Kept("attention_out_copy", "core_attn", out))
+            kept.append(Kept("attention_out_copy", "attn_out", out))
     return tuple(kept)
 
 
-def _mlp_kept(*, model: ModelSpec, layout: Layout) -> tuple[Kept, ...]:
+def _mlp_kept(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> tuple[Kept, ...]:
     wide = layout.tokens * model.ffn / layout.tp
     return (
         Kept("fc1", "mlp", wide * layout.compute_bytes * (gates(model) - 1)),
-        Kept("act", "mlp", wide * product_bytes(layout)),
+        Kept("act", "mlp", wide * product_bytes(layout) if stack.activation_kept else 0.0),
     )
 
 
@@ -138,13 +142,12 @@ def layer_activation_bytes(
 
 
 def _op_selective(*, model: ModelSpec, layout: Layout, moe: bool, stack: MemoryStack) -> float:
-    # Kept: the layer's input, the outputs of every second product, and the attention output.
+    # torchtitan keeps the layer's input, attention's result and every second product: Q, V, gate and MLP result.
     t, w, tp, h = layout.tokens, layout.compute_bytes, layout.tp, model.hidden
     qk, v = attention_dims(model)
     heads, kv = model.heads / tp, max(model.kv_heads / tp, 1.0)
-    mlp_out = 2 * model.ffn if gates(model) == 3 else model.ffn
     outside = tp if layout.sequence_parallel else 1
-    base = t * w * (h / outside + heads * qk + kv * (qk + v) + heads * v + (0 if moe else mlp_out / tp))
+    base = t * w * (2 * h / outside + heads * qk + kv * v + heads * v + (0 if moe else model.ffn / tp))
     if not moe:
         return base
     return base + sum(k.nbytes for k in _expert_kept(model=model, layout=layout, stack=stack))
@@ -154,7 +157,14 @@ def logit_bytes(*, stack: MemoryStack) -> tuple[float, float]:
     """Bytes a logit takes at the peak of the loss, and those it keeps until its backward pass.
 
     fused: 16-bit logits beside one fp32 copy that softmax overwrites (Megatron vocab-parallel cross-entropy); compiled:
-    a second fp32 copy; in_place: the gradient overwrites 16-bit logits (Transformer Engine); eager: fp32 copy and
-    log-softmax.
+    a second fp32 copy; in_place: the gradient overwrites 16-bit logits (llm.c); kernel: a 16-bit copy that becomes the
+    gradient (Transformer Engine, flash-attention); eager: fp32 copy and log-softmax.
     """
-    return {"fused": (6.0, 4.0), "compiled": (10.0, 4.0), "in_place": (2.0, 2.0), "eager": (10.0, 4.0)}[stack.loss]
+    kinds = {
+        "fused": (6.0, 4.0),
+        "compiled": (10.0, 4.0),
+        "in_place": (2.0, 2.0),
+        "kernel": (4.0, 2.0),
+        "eager": (10.0, 4.0),
+    }
+    return kinds[stack.loss]

@@ -85,11 +85,11 @@ def widths(layout: Layout) -> tuple[float, float, float, float]:
     master, moments = (0.0 if w == 4 else 4.0), 8.0
     if layout.optimizer.startswith("adamw_") and w == 2:
         master, moments = 0.0, 2.0 * w
-    elif layout.optimizer == "precision_aware" or layout.optimizer == "muon":
+    elif layout.optimizer in {"precision_aware", "muon"}:
         moments = 4.0
     elif layout.optimizer == "sgd":
         master, moments = 0.0, 4.0
-    return w, g, master, moments
+    return layout.weight_bytes or w, g, master, moments
 
 
 def expert_shards(layout: Layout) -> float:
@@ -106,10 +106,22 @@ def rank_states(*, model: ModelSpec, layout: Layout, stage: int) -> tuple[float,
     return a[0] + b[0], a[1] + b[1], a[2] + b[2]
 
 
-def wgrad_shapes(*, model: ModelSpec, layout: Layout) -> float:
-    """Elements of one weight of each distinct shape on the last stage: QKV, output, both MLP products and the head."""
-    h, tp = model.hidden, layout.tp
-    qkv = (model.heads + 2 * model.kv_heads) * model.head_dim
+def wgrad_elements(*, model: ModelSpec, layout: Layout) -> float:
+    """Elements of one weight of each distinct shape on the last stage: attention, dense and shared MLP, head."""
+    h, tp, d = model.hidden, layout.tp, model.head_dim
     gate = 2 if model.activation == "swiglu" else 1
-    shapes = {(h, qkv / tp), (model.heads * model.head_dim / tp, h), (h, gate * model.ffn / tp), (model.ffn / tp, h)}
-    return sum(a * b for a, b in shapes) + model.vocab * h / tp
+    shapes: set[tuple[float, float]] = {(model.vocab / tp, h)}
+    if model.mla is not None:
+        a = model.mla
+        shapes |= {(h, a.q_rank), (h, a.kv_rank + a.qk_rope_dim), (model.heads * a.v_dim / tp, h)}
+        shapes |= {
+            (a.q_rank, model.heads * (a.qk_nope_dim + a.qk_rope_dim) / tp),
+            (a.kv_rank, model.heads * (a.qk_nope_dim + a.v_dim) / tp),
+        }
+    else:
+        shapes |= {(h, (model.heads + 2 * model.kv_heads) * d / tp), (model.heads * d / tp, h)}
+    last = stage_layers(model=model, layout=layout, stage=layout.pp - 1)
+    widths_in_use = {model.moe_shared_ffn if moe else model.ffn for chunk in last for moe in chunk}
+    for wide in widths_in_use - {0}:
+        shapes |= {(h, gate * wide / tp), (wide / tp, h)}
+    return float(sum(a * b for a, b in shapes))
