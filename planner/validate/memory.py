@@ -12,8 +12,8 @@ from typing import Any
 
 from planner import catalog
 from planner.catalog.types import MlaSpec, ModelSpec
-from planner.simulate.assemble import forecast_step
 from planner.simulate.durations import Machine
+from planner.validate.memory_time import EAGER_HOST_SCALE, fit_host_scale, fold_of, step_s
 from planner.validate.runs import config_hash
 from planner.validate.setup import SkipRowError, machine_of_row, number
 from planner.workload.layout import Layout
@@ -22,7 +22,8 @@ from planner.workload.memory_stack import MemoryStack, workspace_bytes
 
 Row = Mapping[str, str]
 Z80 = 1.2815515655446004
-SIGMA = {"memory_gb": 0.03, "memory_steady_gb": 0.02, "step_time_s": 0.25}
+# One standard deviation of log(predicted / measured): plain decoders, and models or software with something special.
+SIGMA = {"memory_gb": (0.010, 0.07), "memory_steady_gb": (0.008, 0.09), "step_time_s": (1.0, 1.3), "site": (0.25, 0.9)}
 NOT_DECODERS = {"encdec": "encoder-decoder", "hybrid": "state-space layers"}
 FP8_WORDS = {
     "tensorwise": "fp8",
@@ -155,7 +156,7 @@ OFFLOADED = {
     "attn_norm": ("input",),
     "mlp_norm": ("residual",),
     "qkv_linear": ("mla",),
-    "core_attn": ("qkv",),
+    "core_attn": ("qkv", "core_attn"),
     "attn_proj": ("attn_out",),
 }
 
@@ -264,18 +265,79 @@ def _machine(row: Row) -> tuple[Machine, float]:
     return replace(machine, software=replace(machine.software, gradient_bytes=4)), capacity
 
 
-def _value(row: Row) -> tuple[float, float]:
-    """Predicted figure in the row's unit and its relative spread."""
-    metric = row.get("metric") or ""
+def step_time_s(row: Row, host_scale: float) -> float:
+    """Forecast step time of a row on a host of that speed.
+
+    Raises:
+        SkipRowError: for one of the reasons that the contract allows.
+    """
+    machine, capacity = _machine(row)
+    return step_s(
+        model=model_of_row(row),
+        layout=layout_of_row(row),
+        machine=machine,
+        capacity_bytes=capacity,
+        host_scale=host_scale,
+    )
+
+
+def _seconds_or_none(row: Row, host_scale: float) -> float | None:
+    try:
+        return step_time_s(row, host_scale)
+    except SkipRowError:
+        return None
+
+
+def shape_of(row: Row) -> str:
+    """Shape and parallel layout: rows that share it are close relatives and stay in one half."""
+    keys = ("model", "layers", "tp", "pp", "vpp", "cp", "ep", "etp", "zero_stage")
+    return notes_of(row).get("group") or "/".join(row.get(k) or "" for k in keys)
+
+
+@lru_cache(maxsize=2)
+def site_host_scale(fold: int) -> float | None:
+    """Host speed fitted on the packaged rows of the other half."""
+    rows = [
+        r
+        for r in packaged_rows()
+        if r["metric"] == "step_time_s" and notes_of(r).get("trust") != "C" and fold_of(shape_of(r)) != fold
+    ]
+    return fit_host_scale(rows=rows, seconds=_seconds_or_none)
+
+
+def is_plain(row: Row) -> bool:
+    """Dense decoder without a special feature: what memory models are usually judged on."""
+    return not _int(row, "moe_experts", 0) and "special" not in notes_of(row)
+
+
+def _memory_value(row: Row) -> float:
+    rank = last_rank(row)
+    nbytes = rank.peak_bytes if row.get("metric") == "memory_gb" else rank.steady_bytes
+    return nbytes / (2**30 if row.get("unit") == "GiB" else 1e9)
+
+
+def _forecasts(row: Row) -> dict[str, dict[str, float]]:
+    """Zero-shot forecast of a row and, for step times, the one with the site's host speed."""
+    metric, spread = row.get("metric") or "", 0 if is_plain(row) else 1
     if metric in {"memory_gb", "memory_steady_gb"}:
-        rank = last_rank(row)
-        nbytes = rank.peak_bytes if metric == "memory_gb" else rank.steady_bytes
-        return nbytes / (2**30 if row.get("unit") == "GiB" else 1e9), SIGMA[metric]
+        return {"zero_shot": _band(row=row, value=_memory_value(row), sigma=SIGMA[metric][spread])}
     if metric != "step_time_s":
         raise SkipRowError("setting_missing", f"metric {metric!r} is not a memory metric")
-    machine, capacity = _machine(row)
-    answer = forecast_step(model=model_of_row(row), layout=layout_of_row(row), machine=machine, capacity_bytes=capacity)
-    return answer.step_s, SIGMA[metric]
+    out = {"zero_shot": _band(row=row, value=step_time_s(row, EAGER_HOST_SCALE), sigma=SIGMA[metric][spread])}
+    scale = site_host_scale(fold_of(shape_of(row)))
+    if scale is not None:
+        out["site"] = _band(row=row, value=step_time_s(row, scale), sigma=SIGMA["site"][spread])
+    return out
+
+
+def _band(*, row: Row, value: float, sigma: float) -> dict[str, float]:
+    measured = number(row, "measured")
+    return {
+        "predicted": value,
+        "p10": value * math.exp(-Z80 * sigma),
+        "p90": value * math.exp(Z80 * sigma),
+        "error_pct": 100.0 * (value / measured - 1) if measured else math.nan,
+    }
 
 
 def group_of(row: Row) -> str:
@@ -307,22 +369,15 @@ def _answer(index: int, row: Row) -> dict[str, Any]:
         catalog.gpu(row.get("gpu") or "")
     except (KeyError, ValueError) as error:
         return out | {"skipped": f"gpu: {error}"}
+    if not out["measured"]:
+        return out | {"skipped": "setting_missing: no measured value"}
     try:
-        value, sigma = _value(row)
+        out |= _forecasts(row)
         rank = last_rank(row)
     except SkipRowError as error:
         return out | {"skipped": str(error)}
-    if not out["measured"]:
-        return out | {"skipped": "setting_missing: no measured value"}
     over = rank.peak_bytes + rank.reserved_bytes - catalog.gpu(row["gpu"]).mem_bytes
-    out["fits"], out["memory_over_gb"] = over <= 0, max(0.0, over) / 1e9
-    out["zero_shot"] = {
-        "predicted": value,
-        "p10": value * math.exp(-Z80 * sigma),
-        "p90": value * math.exp(Z80 * sigma),
-        "error_pct": 100.0 * (value / out["measured"] - 1),
-    }
-    return out
+    return out | {"fits": over <= 0, "memory_over_gb": max(0.0, over) / 1e9}
 
 
 def validate_memory(rows: Sequence[Row] | None = None, profile: str | None = None) -> list[dict[str, Any]]:

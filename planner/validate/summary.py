@@ -10,6 +10,7 @@ from planner import SCHEMA_VERSION
 
 TIME_METRICS = {"step_time_s", "tokens_per_s_per_gpu", "mfu_pct", "tflops_per_gpu"}
 RANK_KEYS = ("source", "model", "gpu", "n_gpus", "seq", "gbs", "precision")
+MEMORY_METRICS = {"memory_gb", "memory_steady_gb"}
 TIE_FRAC = 0.02
 
 
@@ -48,11 +49,18 @@ def _scores(answers: Sequence[Mapping[str, Any]], key: str) -> dict[str, float |
     }
 
 
-def group_rows(answers: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Scores of each group over time-like rows (memory and out-of-memory rows are judged apart)."""
+def group_rows(
+    answers: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, str]], *, kind: str = "runs"
+) -> list[dict[str, Any]]:
+    """Scores of each group over time-like rows (memory and out-of-memory rows are judged apart).
+
+    Rows of kind `memory` are grouped by their memory figures; their step times stand in the rows alone.
+    """
     members: dict[str, list[tuple[Mapping[str, Any], Mapping[str, str]]]] = defaultdict(list)
     for a, r in zip(answers, rows, strict=True):
-        if a["skipped"] is None and (a["metric"] in TIME_METRICS or a["metric"] not in {"memory_gb", "oom"}):
+        memory = a["metric"] in MEMORY_METRICS
+        judged = memory if kind == "memory" else a["metric"] in TIME_METRICS or a["metric"] not in {"memory_gb", "oom"}
+        if a["skipped"] is None and judged:
             members[a["group"]].append((a, r))
     out = []
     for name in sorted(members):
@@ -121,12 +129,11 @@ def summarise(
     *, kind: str, engine: str, profile: str, answers: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, str]]
 ) -> dict[str, Any]:
     """The document of contract 5."""
-    groups = group_rows(answers, rows)
+    groups = group_rows(answers, rows, kind=kind)
+    metrics = MEMORY_METRICS if kind == "memory" else TIME_METRICS
     ranks = ranking(answers, rows) if kind == "runs" else []
     scored = [g["zero_shot"] for g in groups if g["zero_shot"]]
-    everything = (
-        _scores([a for a in answers if a["skipped"] is None and a["metric"] in TIME_METRICS], "zero_shot") or {}
-    )
+    everything = _scores([a for a in answers if a["skipped"] is None and a["metric"] in metrics], "zero_shot") or {}
     base = [g["baseline"]["mape_pct"] for g in groups if g["baseline"]]
     rhos = [r["spearman"] for r in ranks if r["spearman"] is not None]
     return {

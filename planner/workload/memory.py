@@ -4,7 +4,12 @@ from dataclasses import dataclass, replace
 
 from planner.catalog.types import ModelSpec
 from planner.workload.layout import Layout
-from planner.workload.memory_activations import layer_activation_bytes, logit_bytes, routed_rows
+from planner.workload.memory_activations import (
+    layer_activation_bytes,
+    logit_bytes,
+    offload_in_transit_bytes,
+    routed_rows,
+)
 from planner.workload.memory_stack import MemoryStack, stack_of
 from planner.workload.memory_states import rank_states, stage_layers, stage_params, state_bytes, wgrad_elements, widths
 from planner.workload.params import attention_params, gates, layer_params
@@ -62,11 +67,18 @@ def warmup_chunks(*, layout: Layout, stage: int) -> int:
 
 
 def chunks_held(*, layout: Layout, stage: int) -> tuple[int, ...]:
-    """Micro-batches each chunk of a stage holds at the peak."""
-    v, group = layout.vpp, min(layout.microbatch_group or layout.pp, layout.micro_batches)
-    held = [0] * v
-    for k in range(warmup_chunks(layout=layout, stage=stage)):
-        held[(k // max(group, 1)) % v if v > 1 else 0] += 1
+    """Micro-batches each chunk of a stage holds at the peak.
+
+    Groups of micro-batches pass one chunk after the other; the last group may be short.
+    """
+    v, m = layout.vpp, layout.micro_batches
+    group = min(layout.microbatch_group or layout.pp, m) if v > 1 else m
+    left, held = warmup_chunks(layout=layout, stage=stage), [0] * v
+    for start in range(0, m, group):
+        for chunk in range(v):
+            taken = min(left, group, m - start)
+            held[chunk] += taken
+            left -= taken
     return tuple(held)
 
 
@@ -134,7 +146,8 @@ def _stage_kept(*, model: ModelSpec, layout: Layout, stage: int, stack: MemorySt
     if stage == 0 and stack.dropout:
         outside = layout.tp if layout.sequence_parallel else 1
         total += held[0] * layout.tokens * model.hidden / outside
-    return total, extra
+    transit = offload_in_transit_bytes(model=model, layout=layout, moe=bool(model.moe_experts), stack=stack)
+    return total, extra + transit
 
 
 def _chunk_kept(

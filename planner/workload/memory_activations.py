@@ -135,10 +135,18 @@ def layer_activation_bytes(
     names: set[str] = set()
     if layout.recompute == "selective":
         modules = set(layout.recompute_modules) or {"core_attn"}
-        names |= {"scores"} if "core_attn" in modules else set()
+        names |= {"scores"} if "core_attn" in modules else set()  # the log-sum-exp of a flash kernel stays
         freed |= modules - {"core_attn"}
     kept = layer_kept(model=model, layout=layout, moe=moe, stack=stack)
     return sum(k.nbytes for k in kept if k.name not in names and k.module not in freed)
+
+
+def offload_in_transit_bytes(*, model: ModelSpec, layout: Layout, moe: bool, stack: MemoryStack) -> float:
+    """What two layers hold on the device while one of them is copied to the host or back and the other computes."""
+    moved = set(layout.offload_modules)
+    if not moved:
+        return 0.0
+    return 2 * sum(k.nbytes for k in layer_kept(model=model, layout=layout, moe=moe, stack=stack) if k.module in moved)
 
 
 def _op_selective(*, model: ModelSpec, layout: Layout, moe: bool, stack: MemoryStack) -> float:
