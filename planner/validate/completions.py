@@ -24,6 +24,10 @@ def _blank(row: Mapping[str, str], key: str) -> bool:
     return not (row.get(key) or "").strip()
 
 
+def _notes(row: Mapping[str, str]) -> str:
+    return (row.get("notes") or "").lower()
+
+
 def _recomputes(*, layout: Layout, framework: str, assumed: tuple[str, ...]) -> tuple[str, ...]:
     if "recompute" in assumed:
         # torchtitan checkpoints operator-selectively unless told otherwise; plain Megatron-Core papers that do not name
@@ -71,13 +75,16 @@ def _variants(*, row: Mapping[str, str], layout: Layout, assumed: tuple[str, ...
     """Sharding, expert-tensor split and micro-batch where the row does not print them."""
     zeros = (layout.zero_stage, 3) if _blank(row, "zero_stage") and layout.zero_stage < 3 else (layout.zero_stage,)
     folds = (1, layout.tp) if moe and layout.tp > 1 and layout.ep * layout.tp <= layout.gpus // layout.pp else (1,)
+    # "in some rows" is all such a table says: checkpoints may lie on the device or on the host.
+    hosts: tuple[tuple[str, ...], ...] = ((), ("input",)) if "checkpoints on cpu" in _notes(row) else ((),)
     sizes = [layout.micro_batch]
     while "mbs" in assumed and sizes[-1] > 1:
         sizes.append(sizes[-1] // 2)
     for zero in zeros:
         for etp in folds:
             for size in sizes:
-                yield replace(layout, zero_stage=zero, etp=etp, micro_batch=size)
+                for host in hosts:
+                    yield replace(layout, zero_stage=zero, etp=etp, micro_batch=size, offload_modules=host)
 
 
 def _stated(*, row: Mapping[str, str], layout: Layout, machine: Machine) -> Layout:
@@ -92,7 +99,7 @@ def _stated(*, row: Mapping[str, str], layout: Layout, machine: Machine) -> Layo
     if framework == "megatron-deepspeed" and layout.zero_stage <= 1:
         # fp16: 16-bit gradients alone; bf16: they stand beside the fp32 sums that the optimizer accumulates.
         layout = replace(layout, gradient_bytes=2 if layout.precision == "fp16" else 6)
-    every = re.search(r"checkpoint every (\d+) layers", row.get("notes") or "")
+    every = re.search(r"checkpoint every (\d+) layers", _notes(row))
     if every:
         layout = replace(layout, recompute_method="uniform", recompute_layers=int(every.group(1)))
     if framework == "torchtitan" and layout.pp > 1 and layout.zero_stage == 3:

@@ -234,9 +234,9 @@ def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine,
         soft = replace(soft, attention="unfused", fusions=fusions)
     elif flash == "yes" and "flash" not in fusions:
         soft = replace(soft, attention="flash2", fusions=fusions | {"flash"})
-    if "llm.c" in (row.get("framework") or "").lower():
-        # Its fused classifier writes the gradient over 16-bit logits, and GELU is recomputed from its input.
-        soft = replace(soft, fusions=soft.fusions | {"loss_in_place", "gelu_recomputed"})
+    if any(name in (row.get("framework") or "").lower() for name in ("llm.c", "lit-gpt")):
+        # The fused loss writes its gradient over 16-bit logits, and the fused MLP computes its activation again.
+        soft = replace(soft, fusions=soft.fusions | {"loss_in_place", "activation_recomputed"})
     if soft.framework == "torchtitan" and "compile" in (row.get("notes") or ""):
         soft = replace(soft, fusions=soft.fusions | {"loss_compiled"})
     capacity = number(row, "gpu_mem_gb")

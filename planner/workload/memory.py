@@ -101,7 +101,9 @@ def rank_memory(
     buffers = lasting - inputs + mask + passing + _gathered(model=model, layout=layout, stack=stack)
     moments, step_copy = _step_bytes(layout=layout, optimizer_bytes=optimizer)
     states = weights + gradients + optimizer
-    steady, peak = states + step_copy + lasting, states + kept + buffers
+    steady = states + step_copy + lasting
+    buffers += step_copy if stack.step_copy_stays and layout.zero_stage < 3 else 0.0
+    peak = states + kept + buffers
     fragmenting = kept + buffers + (states if stack.states_fragment else 0.0)
     return RankMemory(
         stage=stage,

@@ -128,6 +128,8 @@ def layer_activation_bytes(
     """Bytes one layer keeps for its backward pass, one micro-batch, after recompute and offload."""
     stack = stack or stack_of(fusions)
     if layout.recompute == "full":
+        if "input" in layout.offload_modules:
+            return 0.0
         return layout.tokens * model.hidden * layout.compute_bytes / (layout.tp if layout.sequence_parallel else 1)
     if layout.recompute == "selective" and stack.op_selective:
         return _op_selective(model=model, layout=layout, moe=moe, stack=stack)
