@@ -31,15 +31,9 @@ from planner.simulate.durations import (
 )
 from planner.simulate.schedules import SPLIT
 from planner.workload.layout import Layout, layers_per_chunk
-from planner.workload.memory import (
-    CONTEXT_BYTES,
-    RESERVE_FRAC,
-    buffer_bytes,
-    in_flight,
-    layer_activation_bytes,
-    stage_params,
-    state_bytes,
-)
+from planner.workload.memory import gathered_bytes, rank_memory
+from planner.workload.memory_stack import stack_of
+from planner.workload.memory_states import rank_states
 from planner.workload.params import moe_layers
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -220,49 +214,25 @@ class Scorer:
         """(zero, r, sp, p) bytes of the fullest of first, second and last stage, reserve included."""
         a, fusions = self.axes, self.machine.software.fusions
         shape = (len(a.recompute), len(a.sequence_parallel), len(a.precision))
-        stages = sorted({0, min(1, layout.pp - 1), layout.pp - 1})
-        out = []
-        counts = layers_per_chunk(layers=self.model.layers, layout=layout)
+        stack = stack_of(fusions)
         inner = self._inner_layouts(layout)
-        held = {s: np.array([self._activations(x, s, sum(counts[s])) for x in inner]).reshape(shape) for s in stages}
-        for zero in a.zero_stage:
-            plan = replace(layout, zero_stage=zero)
-            worst = None
-            for stage in stages:
-                states = self._states(plan, stage)
-                buffers = buffer_bytes(model=self.model, layout=plan, stage=stage, fusions=fusions)
-                total = states + CONTEXT_BYTES + (1 + RESERVE_FRAC) * (held[stage] + buffers)
-                worst = total if worst is None else np.maximum(worst, total)
-            out.append(worst)
-        return np.stack(out)  # type: ignore[arg-type]
+        stages = sorted({0, min(1, layout.pp - 1), layout.pp - 1})
+        worst = np.zeros((len(a.zero_stage), *shape))
+        for stage in stages:
+            held = [rank_memory(model=self.model, layout=x, stage=stage, fusions=fusions, stack=stack) for x in inner]
+            # Sharding changes states and gathered weights alone; both are counted apart for each ZeRO stage.
+            kept = np.array([h.activations_bytes + h.buffers_bytes for h in held]).reshape(shape)
+            kept = kept - self._gathered(layout)
+            for index, zero in enumerate(a.zero_stage):
+                plan = replace(layout, zero_stage=zero)
+                states = sum(rank_states(model=self.model, layout=plan, stage=stage))
+                live = kept + self._gathered(plan)
+                reserve = stack.outside_bytes + stack.reserve_frac * (live + (states if stack.states_fragment else 0))
+                worst[index] = np.maximum(worst[index], states + live + reserve)
+        return worst
 
-    def _states(self, layout: Layout, stage: int) -> float:
-        key = ("s", layout.tp, layout.pp, layout.vpp, layout.cp, layout.ep, layout.dp, layout.zero_stage, stage)
-        if key not in self._bytes:
-            dense, experts = stage_params(model=self.model, layout=layout, stage=stage)
-            ranks = max(1.0, layout.dp * layout.cp * layout.tp / (layout.ep * layout.etp))
-            first = state_bytes(params=dense, ranks=layout.sharded_over, layout=layout)
-            second = state_bytes(params=experts, ranks=min(ranks, layout.sharded_over), layout=layout)
-            self._bytes[key] = sum(first) + sum(second)
-        return float(self._bytes[key])
-
-    def _activations(self, layout: Layout, stage: int, layers: int) -> float:
-        key = ("a", layout.tp, layout.cp, layout.ep, layout.micro_batch, layout.recompute, layout.sequence_parallel,
-               layout.precision)  # fmt: skip
-        if key not in self._bytes:
-            fusions = self.machine.software.fusions
-            total = 0.0
-            for moe, count in ((False, self.model.layers - self._moe), (True, self._moe)):
-                if count:
-                    one = layer_activation_bytes(model=self.model, layout=layout, moe=moe, fusions=fusions)
-                    total += count * one
-            again = 0.0
-            if layout.recompute == "full":
-                plain = replace(layout, recompute="none")
-                again = layer_activation_bytes(model=self.model, layout=plain, moe=self._moe > 0, fusions=fusions)
-            self._bytes[key] = (total / self.model.layers, again)
-        mean, again = self._bytes[key]
-        return float(mean * layers * in_flight(layout=layout, stage=stage) + again)
+    def _gathered(self, layout: Layout) -> float:
+        return gathered_bytes(model=self.model, layout=layout, stack=stack_of(self.machine.software.fusions))
 
 
 def _work_s(*, schedule: str, m: int, p: int, v: int, slowest: Floats, total: Floats, forward_frac: Floats) -> Floats:

@@ -10,6 +10,7 @@ from planner.catalog.software import Software, software
 from planner.catalog.types import MlaSpec, ModelSpec
 from planner.cost.types import Network
 from planner.simulate.durations import Machine
+from planner.validate.completions import memory_layout_of_row
 from planner.workload.layout import Layout
 from planner.workload.memory import worst_rank
 
@@ -238,6 +239,11 @@ def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine,
         soft = replace(soft, attention="unfused", fusions=fusions)
     elif flash == "yes" and "flash" not in fusions:
         soft = replace(soft, attention="flash2", fusions=fusions | {"flash"})
+    if any(name in (row.get("framework") or "").lower() for name in ("llm.c", "lit-gpt")):
+        # The fused loss writes its gradient over 16-bit logits, and the fused MLP computes its activation again.
+        soft = replace(soft, fusions=soft.fusions | {"loss_in_place", "activation_recomputed"})
+    if soft.framework == "torchtitan" and "compile" in (row.get("notes") or ""):
+        soft = replace(soft, fusions=soft.fusions | {"loss_compiled"})
     capacity = number(row, "gpu_mem_gb")
     return Machine(gpu=gpu.name, network=network, software=soft), (capacity * 1e9 if capacity else gpu.mem_bytes)
 
@@ -375,6 +381,19 @@ def _padded(*, model: ModelSpec, framework: str, tp: int) -> ModelSpec:
     return replace(model, vocab=-(-model.vocab // step) * step) if step else model
 
 
+def _recomputed(*, layout: Layout, model: ModelSpec, machine: Machine, capacity_bytes: float) -> Layout:
+    """The layout as it is, or with the lightest recompute that fits where none is out of the question."""
+    rank = worst_rank(model=model, layout=layout, fusions=machine.software.fusions)
+    if rank.peak_bytes <= MEMORY_VETO * capacity_bytes:
+        return layout
+    for mode in ("selective", "full"):
+        lighter = replace(layout, recompute=mode)
+        rank = worst_rank(model=model, layout=lighter, fusions=machine.software.fusions)
+        if rank.peak_bytes + rank.reserved_bytes <= capacity_bytes:
+            break
+    return lighter
+
+
 def setup_of_row(row: Mapping[str, str]) -> Setup:
     """Everything needed to forecast a row.
 
@@ -386,16 +405,9 @@ def setup_of_row(row: Mapping[str, str]) -> Setup:
     machine, capacity = machine_of_row(row, assumed)
     model = _padded(model=model, framework=machine.software.framework, tp=int(number(row, "tp") or 1))
     layout = layout_of_row(row, model, machine, capacity, assumed)
-    memory_layout, vetoed = layout, False
     if "recompute" in assumed:
-        # The policy is not stated and the run did run: memory takes the lightest recompute that fits.
-        for mode in ("none", "selective", "full"):
-            memory_layout = replace(layout, recompute=mode)
-            rank = worst_rank(model=model, layout=memory_layout, fusions=machine.software.fusions)
-            if mode == "none" and rank.peak_bytes > MEMORY_VETO * capacity:
-                vetoed = True
-            if rank.peak_bytes + rank.reserved_bytes <= capacity:
-                break
-        if vetoed:
-            layout = memory_layout
+        layout = _recomputed(layout=layout, model=model, machine=machine, capacity_bytes=capacity)
+    memory_layout = memory_layout_of_row(
+        row=row, model=model, layout=layout, machine=machine, capacity_bytes=capacity, assumed=tuple(assumed)
+    )
     return Setup(model, layout, machine, capacity, tuple(dict.fromkeys(assumed)), memory_layout)

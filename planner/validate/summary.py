@@ -10,6 +10,7 @@ from planner import SCHEMA_VERSION
 
 TIME_METRICS = {"step_time_s", "tokens_per_s_per_gpu", "mfu_pct", "tflops_per_gpu"}
 RANK_KEYS = ("source", "model", "gpu", "n_gpus", "seq", "gbs", "precision")
+MEMORY_METRICS = {"memory_gb", "memory_steady_gb"}
 TIE_FRAC = 0.02
 
 

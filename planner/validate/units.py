@@ -18,7 +18,7 @@ def predicted_value(*, row: Mapping[str, str], answer: StepAnswer, layout: Layou
     if metric == "tokens_per_s_per_gpu":
         return answer.tokens_per_s / layout.gpus
     if metric == "memory_gb":
-        peak = answer.memory.peak_bytes
+        peak = answer.memory.peak_bytes + _beside_allocator(row=row, answer=answer)
         return peak / (2**30 if row.get("unit") == "GiB" else 1e9)
     if metric in {"mfu_pct", "tflops_per_gpu"}:
         flops = flops_by_definition(row=row, answer=answer, layout=layout)
@@ -30,6 +30,12 @@ def predicted_value(*, row: Mapping[str, str], answer: StepAnswer, layout: Layou
             peak = peak_default
         return 100.0 * flops / peak
     return None
+
+
+def _beside_allocator(*, row: Mapping[str, str], answer: StepAnswer) -> float:
+    """Bytes that the row's instrument reads on top of what the allocator hands out: nvidia-smi everything."""
+    smi = "nvidia-smi" in (row.get("notes") or "") or (row.get("source") or "").startswith("BigScience")
+    return answer.memory.reserved_bytes if smi else 0.0
 
 
 def flops_by_definition(*, row: Mapping[str, str], answer: StepAnswer, layout: Layout) -> float:

@@ -18,6 +18,15 @@ class Layout:
         gradient_bytes: bytes of one accumulated and exchanged gradient.
         shard_ranks: ranks over which ZeRO shards (0 = all of dp x cp).
         autocast: fp32 weights cast to the compute dtype at each use.
+        recompute_method: with full recompute, uniform (every group of `recompute_layers`) or block (the first
+            `recompute_layers` of a chunk); blank = every layer by itself.
+        recompute_modules: with selective recompute, what is thrown away; blank = the attention core.
+        offload_modules: activations kept in host memory between forward and backward pass.
+        microbatch_group: micro-batches that pass a chunk before the next chunk starts (0 = pp).
+        cell_layers: layers of each model chunk in the order data passes them; blank = even split.
+        mtp_layers: multi-token-prediction layers behind the last stage, each with its own logits.
+        weight_bytes: bytes of a weight where the precision does not say it (8-bit frozen weights), 0 = it does.
+        optimizer_offload_frac: share of the optimizer states kept in host memory.
     """
 
     tp: int = 1
@@ -40,6 +49,15 @@ class Layout:
     shard_ranks: int = 0
     autocast: bool = False
     lora_rank: int = 0
+    recompute_method: str = ""
+    recompute_layers: int = 0
+    recompute_modules: tuple[str, ...] = ()
+    offload_modules: tuple[str, ...] = ()
+    microbatch_group: int = 0
+    cell_layers: tuple[int, ...] = ()
+    mtp_layers: int = 0
+    weight_bytes: float = 0.0
+    optimizer_offload_frac: float = 0.0
 
     @property
     def gpus(self) -> int:
@@ -78,6 +96,9 @@ def layers_per_chunk(*, layers: int, layout: Layout, embedding_slots: bool = Tru
     Where the layer count does not divide by pp x vpp but count + 2 does, embedding and head each take a slot
     (Llama 3 405B and BLOOM do this); otherwise the first chunks get one layer more.
     """
+    cells = layout.pp * layout.vpp
+    if len(layout.cell_layers) == cells and sum(layout.cell_layers) == layers:
+        return tuple(tuple(layout.cell_layers[c * layout.pp + s] for c in range(layout.vpp)) for s in range(layout.pp))
     return _layers_per_chunk(layers, layout.pp, layout.vpp, embedding_slots)
 
 

@@ -1,29 +1,28 @@
-"""Bytes a rank holds: states by ZeRO stage, activations by operator and recompute mode, logits and buffers.
+"""Bytes a rank holds: states by ZeRO stage, activations in flight, logits and buffers; at load and in each step."""
 
-Activation counts follow Korthikanti et al. 2022 (arXiv 2205.05198, table 2); flash attention keeps no scores.
-"""
-
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 
 from planner.catalog.types import ModelSpec
-from planner.workload.layout import Layout, layers_per_chunk
-from planner.workload.params import (
-    attention_dims,
-    attention_params,
-    embedding_params,
-    gates,
-    is_moe_layer,
-    layer_params,
+from planner.workload.layout import Layout
+from planner.workload.memory_activations import (
+    layer_activation_bytes,
+    logit_bytes,
+    offload_in_transit_bytes,
+    routed_rows,
 )
+from planner.workload.memory_stack import MemoryStack, stack_of
+from planner.workload.memory_states import rank_states, stage_layers, stage_params, state_bytes, wgrad_elements, widths
+from planner.workload.params import attention_params, gates, layer_params
 
-CONTEXT_BYTES = 1.0e9  # driver context, library workspaces and communicator buffers of one process
-RESERVE_FRAC = 0.06  # allocator reserved over allocated (SimuMax mem_factor 0.94)
+LIVE_PARAMETERS = 1e9  # DeepSpeed's default for stage3_max_live_parameters
 
 
 @dataclass(frozen=True, slots=True)
 class RankMemory:
-    """Bytes of one rank by part. `peak_bytes` is what the allocator hands out in steady state."""
+    """Bytes of one rank by part. `peak_bytes` is what the allocator hands out at most after the first step.
+
+    `steady_bytes` stays allocated between steps; `reserved_bytes` is what the allocator and the driver hold on top.
+    """
 
     stage: int
     weights_bytes: float
@@ -34,6 +33,7 @@ class RankMemory:
     peak_load_bytes: float
     peak_first_step_bytes: float
     reserved_bytes: float
+    steady_bytes: float = 0.0
 
     @property
     def peak_bytes(self) -> float:
@@ -47,182 +47,218 @@ class RankMemory:
         )
 
 
-def stage_params(*, model: ModelSpec, layout: Layout, stage: int) -> tuple[float, float]:
-    """Parameters one rank of a stage owns: (dense part, expert part), after tensor and expert sharding."""
-    return _stage_params(model, layout.tp, layout.pp, layout.vpp, layout.ep * layout.etp, stage)
+def warmup_chunks(*, layout: Layout, stage: int) -> int:
+    """Forward passes of model chunks whose backward pass is still to come, at the peak of a stage.
 
-
-@lru_cache(maxsize=65_536)
-def _stage_params(model: ModelSpec, tp: int, pp: int, vpp: int, experts_over: int, stage: int) -> tuple[float, float]:  # noqa: PLR0917
-    counts = layers_per_chunk(layers=model.layers, layout=Layout(pp=pp, vpp=vpp))
-    order = [(c, s) for c in range(vpp) for s in range(pp)]
-    first = 0
-    dense = experts = 0.0
-    for chunk, at in order:
-        n = counts[at][chunk]
-        if at == stage:
-            for index in range(first, first + n):
-                p = layer_params(model=model, moe=is_moe_layer(model=model, index=index))
-                dense += (p.attention + p.mlp) / tp + p.replicated
-                experts += p.experts / experts_over
-        first += n
-    if stage == 0:
-        dense += embedding_params(model) / tp
-    if stage == pp - 1 and (not model.tied_embeddings or pp > 1):
-        dense += model.vocab * model.hidden / tp
-    return dense, experts
-
-
-def state_bytes(*, params: float, ranks: float, layout: Layout) -> tuple[float, float, float]:
-    """Weights, gradients and optimizer bytes of `params` whose states `ranks` share (ZeRO, arXiv 1910.02054)."""
-    w = 4 if layout.autocast or layout.precision in {"fp32", "tf32"} else 2
-    g = 4.0 if layout.autocast else float(layout.gradient_bytes)
-    # Two Adam moments; an fp32 master copy where weights are 16-bit and the optimizer keeps one.
-    o = 8.0 if w == 4 else 12.0
-    if layout.optimizer.startswith("adamw_") and w == 2:
-        o = 2.0 * w  # torch AdamW on 16-bit weights keeps 16-bit moments and no master
-    if layout.optimizer == "sgd":
-        o = 4.0
-    if layout.lora_rank:
-        # Frozen weights carry neither gradients nor states.
-        g, o = layout.trained_frac * g, layout.trained_frac * o
-    shard = max(1.0, ranks)
-    return (
-        params * w / (shard if layout.zero_stage >= 3 else 1),
-        params * g / (shard if layout.zero_stage >= 2 else 1),
-        params * o / (shard if layout.zero_stage >= 1 else 1),
-    )
-
-
-def layer_activation_bytes(*, model: ModelSpec, layout: Layout, moe: bool, fusions: frozenset[str]) -> float:
-    """Bytes one layer keeps for its backward pass, one micro-batch."""
-    t, h, w, tp = layout.tokens, model.hidden, layout.compute_bytes, layout.tp
-    outside = tp if layout.sequence_parallel else 1
-    if layout.recompute == "full":
-        return t * h * w / outside
-    qk, v = attention_dims(model)
-    heads, kv = model.heads / tp, max(model.kv_heads / tp, 1.0)
-    if layout.recompute == "selective" and "op_selective" in fusions:
-        # Kept: the layer's input, the outputs of every second product, and the attention output.
-        mlp_out = 2 * model.ffn if gates(model) == 3 else model.ffn
-        return t * w * (h / outside + heads * qk + kv * (qk + v) + heads * v + (mlp_out / tp if not moe else 0)) + (
-            _mlp_activation(model=model, layout=layout, moe=True) if moe else 0.0
-        )
-    norm_in = 2 * t * h * w / outside * (1 if "norm" in fusions else 2)
-    linear_in = 2 * t * h * w / outside
-    qkv = t * w * (heads * qk + kv * (qk + v))
-    context = t * heads * v * w
-    if "rope" not in fusions and model.position == "rotary":
-        qkv *= 2
-    masks = 2 * t * h / outside if "dropout" in fusions else 0.0
-    scores = 0.0
-    if "flash" in fusions:
-        scores = t * heads * 4.0
-    elif layout.recompute != "selective":
-        scores = (
-            layout.micro_batch * heads * layout.sequence**2 / layout.cp * (2 * w + (1 if "dropout" in fusions else 0))
-        )
-    if layout.autocast:
-        norm_in *= 1.5  # the residual stream and norm inputs stay fp32
-    return norm_in + linear_in + qkv + context + masks + scores + _mlp_activation(model=model, layout=layout, moe=moe)
-
-
-def _mlp_activation(*, model: ModelSpec, layout: Layout, moe: bool) -> float:
-    t, w, tp, g = layout.tokens, layout.compute_bytes, layout.tp, gates(model)
-    if not moe:
-        return t * w * model.ffn * g / tp
-    local = t / tp if layout.sequence_parallel else t
-    routed = local * model.moe_topk
-    return routed * w * (2 * model.hidden + model.moe_ffn * g) + t * w * model.moe_shared_ffn * g / tp
-
-
-def in_flight(*, layout: Layout, stage: int) -> float:
-    """Micro-batches of whole-stage activations a stage holds at its peak, in units of the stage's layers."""
+    Interleaved: 2 (p - stage - 1) + (v - 1) g + 1 with g micro-batches in a group (Narayanan et al. 2021, section 2.2).
+    """
     p, m, v = layout.pp, layout.micro_batches, layout.vpp
     if p == 1:
-        return 1.0
+        return 1
     if layout.schedule == "gpipe":
-        return float(m)
+        return m * v
     if v > 1:
-        warmup = (p - stage - 1) * 2 + (v - 1) * p + 1
-        return min(warmup, m * v) / v
+        group = layout.microbatch_group or p
+        return min((p - stage - 1) * 2 + (v - 1) * group + 1, m * v)
     held = p - stage
     if layout.schedule in {"zb2p", "dualpipe", "dualpipev"}:
         held = min(2 * p - 1, 2 * held)
-    return float(min(held, m))
+    return min(held, m)
 
 
-def rank_memory(*, model: ModelSpec, layout: Layout, stage: int, fusions: frozenset[str]) -> RankMemory:
-    """Memory of one rank of a pipeline stage."""
-    dense, experts = stage_params(model=model, layout=layout, stage=stage)
-    expert_ranks = max(1.0, layout.dp * layout.cp * layout.tp / (layout.ep * layout.etp))
-    dense_states = state_bytes(params=dense, ranks=layout.sharded_over, layout=layout)
-    expert_states = state_bytes(params=experts, ranks=min(expert_ranks, layout.sharded_over), layout=layout)
-    weights, gradients, optimizer = (a + b for a, b in zip(dense_states, expert_states, strict=True))
-    activations = _stage_activations(model=model, layout=layout, stage=stage, fusions=fusions)
-    buffers = buffer_bytes(model=model, layout=layout, stage=stage, fusions=fusions)
-    peak = weights + gradients + optimizer + activations + buffers
-    w = 4 if layout.autocast else 2
+def chunks_held(*, layout: Layout, stage: int) -> tuple[int, ...]:
+    """Micro-batches each chunk of a stage holds at the peak.
+
+    Groups of micro-batches pass one chunk after the other; the last group may be short.
+    """
+    v, m = layout.vpp, layout.micro_batches
+    group = min(layout.microbatch_group or layout.pp, m) if v > 1 else m
+    left, held = warmup_chunks(layout=layout, stage=stage), [0] * v
+    for start in range(0, m, group):
+        for chunk in range(v):
+            taken = min(left, group, m - start)
+            held[chunk] += taken
+            left -= taken
+    return tuple(held)
+
+
+def rank_memory(
+    *, model: ModelSpec, layout: Layout, stage: int, fusions: frozenset[str], stack: MemoryStack | None = None
+) -> RankMemory:
+    """Memory of one rank of a pipeline stage. `stack` overrides what `fusions` says of the software."""
+    stack = stack or stack_of(fusions)
+    weights, gradients, optimizer = rank_states(model=model, layout=layout, stage=stage)
+    kept, recomputed = _stage_kept(model=model, layout=layout, stage=stage, stack=stack)
+    lasting = _lasting_buffers(model=model, layout=layout, stage=stage, stack=stack)
+    # The inputs among the boundary tensors are those of the chunks in flight, counted there.
+    inputs = layout.vpp * _boundary_bytes(model=model, layout=layout)
+    passing = recomputed + _working(model=model, layout=layout, stack=stack)
+    if stage == layout.pp - 1:
+        # The loss is over before the last layer's backward pass starts; only a stack that holds on to logits pays both.
+        passing += _held_logits(model=model, layout=layout, stack=stack)
+        passing = max(passing, _loss_bytes(model=model, layout=layout, stack=stack))
+    mask = layout.micro_batch * layout.sequence**2 / layout.cp if stack.mask and layout.pp == 1 else 0.0
+    buffers = lasting - inputs + mask + passing + gathered_bytes(model=model, layout=layout, stack=stack)
+    moments, step_copy = _step_bytes(layout=layout, optimizer_bytes=optimizer)
+    states = weights + gradients + optimizer
+    steady = states + step_copy + lasting
+    buffers += step_copy if stack.step_copy_stays and layout.zero_stage < 3 else 0.0
+    peak = states + kept + buffers
+    fragmenting = kept + buffers + (states if stack.states_fragment else 0.0)
     return RankMemory(
         stage=stage,
         weights_bytes=weights,
         gradients_bytes=gradients,
         optimizer_bytes=optimizer,
-        activations_bytes=activations,
+        activations_bytes=kept,
         buffers_bytes=buffers,
-        peak_load_bytes=(dense + experts) * w
-        if layout.zero_stage < 3
-        else max(weights, (dense + experts) * w / layout.pp * 0),
-        peak_first_step_bytes=peak,
-        reserved_bytes=CONTEXT_BYTES + RESERVE_FRAC * (activations + buffers),
+        peak_load_bytes=states - moments,
+        peak_first_step_bytes=max(peak - moments, steady),
+        reserved_bytes=stack.outside_bytes + stack.reserve_frac * fragmenting,
+        steady_bytes=steady,
     )
 
 
-def _stage_activations(*, model: ModelSpec, layout: Layout, stage: int, fusions: frozenset[str]) -> float:
-    counts = layers_per_chunk(layers=model.layers, layout=layout)
-    order = [(c, s) for c in range(layout.vpp) for s in range(layout.pp)]
-    first, held = 0, 0.0
-    moe_any = False
-    for chunk, at in order:
-        n = counts[at][chunk]
-        if at == stage:
-            for index in range(first, first + n):
-                moe = is_moe_layer(model=model, index=index)
-                moe_any = moe_any or moe
-                held += layer_activation_bytes(model=model, layout=layout, moe=moe, fusions=fusions)
-        first += n
-    held *= in_flight(layout=layout, stage=stage)
-    if layout.recompute == "full":
-        # While one layer is recomputed its own activations live too.
-        one = Layout(**{f: getattr(layout, f) for f in layout.__slots__} | {"recompute": "none"})
-        held += layer_activation_bytes(model=model, layout=one, moe=moe_any, fusions=fusions)
-    return held
+def _step_bytes(*, layout: Layout, optimizer_bytes: float) -> tuple[float, float]:
+    """Moments, which exist from the first step on, and the fp32 copy of 16-bit gradients that the step makes."""
+    _, gradient, master, moments = widths(layout)
+    share = optimizer_bytes / (master + moments)
+    return moments * share, 4.0 * share if gradient == 2 and layout.precision == "fp16" else 0.0
 
 
-def buffer_bytes(*, model: ModelSpec, layout: Layout, stage: int, fusions: frozenset[str]) -> float:
-    """Logits and loss on the last stage, gathered layers of ZeRO-3, gradient buckets, working space of a layer."""
-    t, w = layout.tokens, layout.compute_bytes
-    total = 4.0 * t * model.hidden * w
-    if stage == layout.pp - 1:
-        per_logit = 6.0 if "cross_entropy" in fusions else 10.0
-        total += t * model.vocab / layout.tp * per_logit
-    if layout.zero_stage >= 3:
-        p = layer_params(model=model, moe=bool(model.moe_experts))
-        layer = (p.attention + p.mlp) / layout.tp + p.experts / (layout.ep * layout.etp)
-        head = model.vocab * model.hidden / layout.tp
-        if "gather_by_parameter" in fusions:
-            # DeepSpeed holds at most stage3_max_live_parameters (1e9) gathered, whatever the layer.
-            layer, head = min(layer, 0.5e9), min(head, 0.5e9)
-        # Two gathered units (one in use, one prefetched) and one unreduced gradient of the largest unit.
-        total += 2 * max(layer, head) * 2 + max(layer, head) * layout.gradient_bytes
-    return total + (2 * 32e6)
+def _stage_kept(*, model: ModelSpec, layout: Layout, stage: int, stack: MemoryStack) -> tuple[float, float]:
+    """Kept activations of all micro-batches in flight on a stage, and what recomputing a piece brings back."""
+    fusions: frozenset[str] = frozenset()
+    none = replace(layout, recompute="none")
+    one = {
+        moe: (
+            layer_activation_bytes(model=model, layout=layout, moe=moe, fusions=fusions, stack=stack),
+            layer_activation_bytes(model=model, layout=none, moe=moe, fusions=fusions, stack=stack),
+        )
+        for moe in ({False, True} if model.moe_experts else {False})
+    }
+    held = chunks_held(layout=layout, stage=stage)
+    total = extra = 0.0
+    for layers, count in zip(stage_layers(model=model, layout=layout, stage=stage), held, strict=True):
+        chunk, working = _chunk_kept(layers=layers, layout=layout, one=one)
+        total += chunk * count
+        extra = max(extra, working if count else 0.0)
+    if stage == layout.pp - 1 and layout.mtp_layers:
+        total += layout.mtp_layers * one[bool(model.moe_experts)][1]
+    if stage == 0 and stack.dropout:
+        outside = layout.tp if layout.sequence_parallel else 1
+        total += held[0] * layout.tokens * model.hidden / outside
+    transit = offload_in_transit_bytes(model=model, layout=layout, moe=bool(model.moe_experts), stack=stack)
+    return total, extra + transit
 
 
-def worst_rank(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]) -> RankMemory:
+def _chunk_kept(
+    *, layers: tuple[bool, ...], layout: Layout, one: dict[bool, tuple[float, float]]
+) -> tuple[float, float]:
+    """Kept bytes of one micro-batch in one chunk, and what recomputing adds while it runs."""
+    if layout.recompute != "full":
+        return sum(one[moe][0] for moe in layers), 0.0
+    n = layout.recompute_layers
+    if layout.recompute_method == "block" and n:
+        done, whole = layers[:n], layers[n:]
+        kept = sum(one[moe][0] for moe in done) + sum(one[moe][1] for moe in whole)
+        return kept, max((one[moe][1] for moe in done), default=0.0)
+    group = max(1, n if layout.recompute_method == "uniform" else 1)
+    kept = sum(one[moe][0] for moe in layers[::group])
+    return kept, max((sum(one[m][1] for m in layers[i : i + group]) for i in range(0, len(layers), group)), default=0.0)
+
+
+def _boundary_bytes(*, model: ModelSpec, layout: Layout) -> float:
+    """The tensor that passes from one pipeline stage to the next, none without a pipeline."""
+    outside = layout.tp if layout.sequence_parallel else 1
+    return layout.tokens * model.hidden * layout.compute_bytes / outside if layout.pp > 1 else 0.0
+
+
+def _lasting_buffers(*, model: ModelSpec, layout: Layout, stage: int, stack: MemoryStack) -> float:
+    """What stays allocated between steps beside the states: workspaces, boundary tensors, work buffers."""
+    t, w = layout.tokens, float(layout.compute_bytes)
+    outside = layout.tp if layout.sequence_parallel else 1
+    total = stack.workspace_bytes
+    if stack.fp8_copies_bytes:
+        total += stack.fp8_copies_bytes * sum(stage_params(model=model, layout=layout, stage=stage))
+    if layout.pp > 1:
+        # A chunk's last input and the gradient that came back for its output are still referenced.
+        total += 2 * layout.vpp * _boundary_bytes(model=model, layout=layout)
+        total += layout.micro_batch * layout.sequence**2 / layout.cp if stack.mask else 0.0
+    if stage == layout.pp - 1 and outside > 1:
+        total += t * model.hidden * w  # gathered input of the head
+    if stack.attention == "buffered":
+        total += layout.micro_batch * model.heads / layout.tp * layout.sequence**2 / layout.cp * w
+    if stack.bucket_elements:
+        # One bucket to reduce gradients and, below ZeRO-3, one to gather weights; neither larger than the stage.
+        params = sum(stage_params(model=model, layout=layout, stage=stage))
+        total += (1 if layout.zero_stage >= 3 else 2) * w * min(stack.bucket_elements, params)
+    if stack.cached_wgrad and stage == layout.pp - 1:
+        total += w * wgrad_elements(model=model, layout=layout)
+    return total
+
+
+def _loss_bytes(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> float:
+    """Logits of the head and of every multi-token-prediction layer, final norm, head products that wait."""
+    t, w = layout.tokens, float(layout.compute_bytes)
+    outside = layout.tp if layout.sequence_parallel else 1
+    logits = t * model.vocab / layout.tp
+    peak, kept = logit_bytes(stack=stack)
+    total = logits * (peak + kept * layout.mtp_layers) + 2 * t * model.hidden * w / outside
+    if not model.causal:
+        total += 4 * t * model.hidden * w / outside  # an encoder's head: product, activation and norm before the logits
+    if stack.deferred_wgrad:
+        waiting = min(stack.deferred_wgrad, layout.micro_batches - 1)
+        total += waiting * (logits + t * model.hidden) * w
+    return total
+
+
+def _held_logits(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> float:
+    return (
+        layout.tokens * model.vocab / layout.tp * layout.compute_bytes if stack.logits_held and layout.pp > 1 else 0.0
+    )
+
+
+def _working(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> float:
+    """Gradients alive while the backward pass of one layer runs: residual and both sides of the MLP."""
+    t, w = layout.tokens, float(layout.compute_bytes)
+    if model.moe_experts:
+        rows = routed_rows(model=model, layout=layout, stack=stack)
+        inner = rows * (model.hidden + model.moe_ffn / layout.etp * gates(model))
+    else:
+        inner = t * model.ffn / layout.tp * gates(model)
+    return w * (2 * t * model.hidden + inner)
+
+
+def gathered_bytes(*, model: ModelSpec, layout: Layout, stack: MemoryStack) -> float:
+    """Gathered units of ZeRO-3 or FSDP: one in use, one prefetched, and one unreduced gradient of the largest."""
+    if layout.zero_stage < 3:
+        return 0.0
+    p = layer_params(model=model, moe=bool(model.moe_experts))
+    layer = (p.attention + p.mlp) / layout.tp + p.experts / (layout.ep * layout.etp)
+    head = model.vocab * model.hidden / layout.tp
+    unit = max(layer, head)
+    if stack.gather_by_parameter:
+        # DeepSpeed: stage3_max_live_parameters bounds what is gathered; gradients pass through the reduce bucket.
+        return 2 * min(2 * unit, LIVE_PARAMETERS)
+    return 2 * unit * 2 + unit * layout.gradient_bytes
+
+
+def worst_rank(
+    *, model: ModelSpec, layout: Layout, fusions: frozenset[str], stack: MemoryStack | None = None
+) -> RankMemory:
     """The fullest stage; only a few can be, so first, second and last are looked at along with every uneven one."""
     stages = range(layout.pp) if layout.pp <= 8 else (0, 1, layout.pp - 2, layout.pp - 1)
-    ranks = [rank_memory(model=model, layout=layout, stage=s, fusions=fusions) for s in stages]
+    ranks = [rank_memory(model=model, layout=layout, stage=s, fusions=fusions, stack=stack) for s in stages]
     return max(ranks, key=lambda r: r.peak_bytes + r.reserved_bytes)
 
 
-__all__ = ["RankMemory", "attention_params", "rank_memory", "stage_params", "worst_rank"]
+__all__ = [
+    "RankMemory",
+    "attention_params",
+    "layer_activation_bytes",
+    "rank_memory",
+    "stage_params",
+    "state_bytes",
+    "worst_rank",
+]
