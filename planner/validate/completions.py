@@ -91,7 +91,7 @@ def _stated(*, row: Mapping[str, str], layout: Layout, machine: Machine) -> Layo
     """What the row or its framework does say about memory and the time forecast does not need."""
     framework = machine.software.framework
     if framework == "nemo" and layout.precision == "fp8":
-        # Inferred from MLPerf readings: weights live in 8 bits alone; before Blackwell products need a transposed copy beside them.
+        # Inferred from MLPerf readings: weights live in 8 bits alone, with a transposed copy before Blackwell.
         arch = catalog.gpu(machine.gpu).arch.lower()
         layout = replace(layout, weight_bytes=1.0 if arch.startswith(BLACKWELL) else 2.0)
     if framework == "nemo":
