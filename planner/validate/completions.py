@@ -91,11 +91,12 @@ def _stated(*, row: Mapping[str, str], layout: Layout, machine: Machine) -> Layo
     """What the row or its framework does say about memory and the time forecast does not need."""
     framework = machine.software.framework
     if framework == "nemo" and layout.precision == "fp8":
-        # Weights live in 8 bits alone; before Blackwell products need a transposed copy beside them.
+        # Inferred from MLPerf readings: weights live in 8 bits alone, with a transposed copy before Blackwell.
         arch = catalog.gpu(machine.gpu).arch.lower()
         layout = replace(layout, weight_bytes=1.0 if arch.startswith(BLACKWELL) else 2.0)
     if framework == "nemo":
-        layout = replace(layout, gradient_bytes=2)  # performance recipes and MLPerf entries reduce gradients in bf16
+        # Several public performance recipes set grad_reduce_in_fp32 = False; taken for all of them.
+        layout = replace(layout, gradient_bytes=2)
     if framework == "megatron-deepspeed" and layout.zero_stage <= 1:
         # fp16: 16-bit gradients alone; bf16: they stand beside the fp32 sums that the optimizer accumulates.
         layout = replace(layout, gradient_bytes=2 if layout.precision == "fp16" else 6)

@@ -34,7 +34,7 @@ FP8_WORDS = {
 }
 # Wgrad fusion began to keep its dummy 16-bit gradients during 2026 (golden rows of one configuration before and after).
 CACHED_WGRAD_FROM_YEAR = 2026
-# Megatron-Core 0.12: routing weights are applied inside gated experts, so their outputs need not be kept.
+# Inferred from rows: routing weights are applied inside gated experts, so their outputs need not be kept.
 PROBS_IN_EXPERTS_FROM = "2025-05"
 # Recipes that defer the head's weight gradient cap how many wait; the cap is not in the rows, two fits every GPU count.
 DEFERRED_WGRADS = 2
