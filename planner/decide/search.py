@@ -184,7 +184,7 @@ def strategy_of(candidate: Candidate, *, scenario: Scenario) -> Strategy:
     return Strategy.model_validate(keys)
 
 
-def _distinct(sweep: Sweep, count: int) -> list[Candidate]:
+def distinct(sweep: Sweep, count: int) -> list[Candidate]:
     """The fastest candidate of each placement, so that the few that are refined differ."""
     out: list[Candidate] = []
     seen: set[Any] = set()
@@ -201,7 +201,7 @@ def _distinct(sweep: Sweep, count: int) -> list[Candidate]:
 def refine(*, scenario: Scenario, sweep: Sweep, count: int = REFINED) -> list[tuple[Candidate, Forecast]]:
     """The best few forecast by events, run clock and bill, ordered by their event time; those that fit."""
     out = []
-    for candidate in _distinct(sweep, count):
+    for candidate in distinct(sweep, count):
         one = scenario.model_copy(update={"strategies": {"plan": strategy_of(candidate, scenario=scenario)}})
         try:
             forecast = forecast_strategy(scenario=one, name="plan", engine="events")
