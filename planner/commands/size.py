@@ -19,7 +19,9 @@ from planner.commands.shared import (
 
 def size(
     scenario: ScenarioPath,
-    strategy: Annotated[str | None, typer.Option(help="Keep this strategy's plan; by default plans are searched.")] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="Keep this strategy's plan; by default plans are searched.")
+    ] = None,
     gpu: Annotated[
         list[str] | None, typer.Option(help="GPU or node type to look at; repeat it. By default every part on offer.")
     ] = None,

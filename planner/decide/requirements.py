@@ -25,18 +25,27 @@ def spare_nodes(*, plan: RunPlan, probability: float) -> int:
     of failures that take a node. Their number spreads more than Poisson because the rate of a cluster is itself
     log-normal: a gamma of the same variance makes it negative binomial with shape 1 / (exp(sigma^2) - 1).
     """
-    from scipy.stats import nbinom, poisson
-
     taking = sum(s for c, s in zip(FAILURE_CAUSES, plan.shares, strict=True) if c in HARDWARE)
     # A log-normal rate of median r has the mean r exp(sigma^2 / 2).
     rate = plan.node_failures_per_s * math.exp(plan.node_sigma**2 / 2) * taking
     mean = plan.nodes * rate * plan.repair_mean_s
     if mean <= 0:
         return 0
-    if plan.node_sigma <= 0:
-        return int(poisson.ppf(probability, mean))
-    shape = 1 / math.expm1(plan.node_sigma**2)
-    return int(nbinom.ppf(probability, shape, shape / (shape + mean)))
+    shape = 1 / math.expm1(plan.node_sigma**2) if plan.node_sigma > 0 else math.inf
+    return count_quantile(mean=mean, shape=shape, probability=probability)
+
+
+def count_quantile(*, mean: float, shape: float, probability: float) -> int:
+    """Smallest count that a negative binomial (variance mean + mean^2 / shape; Poisson for infinite shape) stays within."""
+    poisson = math.isinf(shape)
+    ratio = mean if poisson else mean / (shape + mean)
+    term = math.exp(-mean) if poisson else math.exp(shape * math.log(shape / (shape + mean)))
+    count, total = 0, term
+    while total < probability and term > 1e-300:
+        term *= ratio * (1.0 if poisson else shape + count) / (count + 1)
+        count += 1
+        total += term
+    return count
 
 
 def storage_write_bytes_per_s(

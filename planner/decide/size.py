@@ -176,9 +176,7 @@ def confirm(*, option: Option, demand: Demand, precision: str, scan: Scan, seed:
     one = option.scenario.model_copy(update={"strategies": {"plan": strategy}})
     forecast = forecast_strategy(scenario=one, name="plan", engine="events")
     figures = Figures.of(forecast.document, scenario=one)
-    plan = run_plan(
-        scenario=one, strategy=strategy, layout=forecast.resolved.layout, step_s=forecast.answer.step_s
-    )
+    plan = run_plan(scenario=one, strategy=strategy, layout=forecast.resolved.layout, step_s=forecast.answer.step_s)
     chunks = simulate_chunks(plan=plan, replications=REPLICATIONS, seed=seed)
     sigma = step_sigma(scenario=one, answer=forecast.answer)
     days = elapsed_days(chunks=chunks, step_sigma=sigma, seed=seed)
@@ -240,7 +238,11 @@ def _recommended(found: Confirmed) -> dict[str, Any]:
 
 def _goals_document(demand: Demand) -> dict[str, Any]:
     stated = {g: demand.limit(g) for g in ("deadline_days", "budget_usd", "power_kw", "rack_kw", "max_interruptions")}
-    return stated | {"probability": demand.probability, "missing": list(demand.missing), "assumed": dict(demand.assumed)}
+    return stated | {
+        "probability": demand.probability,
+        "missing": list(demand.missing),
+        "assumed": dict(demand.assumed),
+    }
 
 
 def _listed(*, options: Sequence[Option], demand: Demand) -> list[Option]:
@@ -263,9 +265,7 @@ def _bring_along(found: Confirmed) -> dict[str, Any]:
     option, document = found.option, found.forecast.document
     one, node = option.scenario, catalog.node(option.scenario.cluster.node)
     resolved = found.forecast.resolved
-    run = run_plan(
-        scenario=one, strategy=option.strategy, layout=resolved.layout, step_s=found.forecast.answer.step_s
-    )
+    run = run_plan(scenario=one, strategy=option.strategy, layout=resolved.layout, step_s=found.forecast.answer.step_s)
     rate, acceptable_s = storage_write_bytes_per_s(
         plan=run,
         params=total_params(one.model_spec),
@@ -297,4 +297,3 @@ def _bring_along(found: Confirmed) -> dict[str, Any]:
             step_s=document["step_s"],
         ),
     }
-

@@ -6,23 +6,25 @@ degree left open; below the smallest doubling that meets the goals, sizes in bet
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from planner import catalog
 from planner.catalog.errors import CatalogError
 from planner.catalog.offers import Source, proposed_gpus, reference_node, sources
 from planner.decide.requirements import spare_nodes
+from planner.decide.score import Scorer
 from planner.decide.search import distinct, strategy_of, sweep_plans
 from planner.decide.size_goals import Demand, Figures
-from planner.decide.space import axes_of, placements
-from planner.forecast import ForecastError, step_on, step_sigma
+from planner.decide.space import Axes, axes_of, placements
+from planner.forecast import ForecastError, machine_for, resolve, step_on, step_sigma
 from planner.outcome import run_and_bill
 from planner.scenario import Scenario, Strategy
 from planner.scenario.cluster import Cluster
-from planner.simulate.assemble import peak_flops
+from planner.simulate.assemble import StepAnswer, peak_flops
 from planner.simulate.run.setup import run_plan
 from planner.workload.params import model_flops_per_token
+from planner.workload.resolve import Resolved
 
 TENURES = ("on_demand", "reserved_1y", "reserved_3y", "own")
 COMMITTED_YEARS = {"reserved_1y": 1.0, "reserved_3y": 3.0}
@@ -32,6 +34,8 @@ ANCHORS = (1.0, 0.25)  # sizes that are searched, over the guessed one
 SPAN = (1 / 8, 16)  # sizes that are tried, over the guessed one
 PLANS_KEPT = 3  # of an anchor
 STEPS_BETWEEN = 8  # of a doubling
+LARGEST_MICRO_BATCH, MOST_CHUNKS = 4, 12  # of the searches here; the confirmed size is searched whole
+PASSES = 2000  # of micro-batches through stages and chunks that are walked; longer steps are straight lines
 YEAR_DAYS = 365.0
 # Chance that a spare is at hand. Waiting for a repair takes days, so the chance of the goals alone would be too low.
 SPARE_SERVICE = 0.95
@@ -172,10 +176,20 @@ def _octave(value: float) -> int:
     return max(0, math.ceil(math.log2(max(1.0, value))))
 
 
+def _narrow(axes: Axes) -> Axes:
+    """The values that win; a third of the whole space."""
+    return replace(
+        axes,
+        micro_batch=tuple(m for m in axes.micro_batch if m <= LARGEST_MICRO_BATCH),
+        vpp=tuple(v for v in axes.vpp if v <= MOST_CHUNKS),
+        dp_overlap=(True,),
+    )
+
+
 def searched(*, scenario: Scenario, precision: str, count: int) -> list[Strategy]:
     """The best plans of the search on a cluster, degrees of data parallelism left open."""
     try:
-        found = sweep_plans(scenario=scenario, precision=precision)
+        found = sweep_plans(scenario=scenario, precision=precision, narrow=_narrow)
     except (ForecastError, ValueError):  # a size that cannot be placed, or nodes without a network
         return []
     best = distinct(found, count)
@@ -228,21 +242,12 @@ class Scan:
         plans: Iterable[Strategy] = self.plans_of(source)
         if afresh and self.fixed is None:
             plans = [*plans, *searched(scenario=one, precision=self.precision, count=1)]
-        best: tuple[float, Strategy] | None = None
-        for plan in plans:
-            try:
-                resolved, answer = step_on(
-                    scenario=one,
-                    strategy=plan,
-                    gpus=one.gpus,
-                    global_batch=one.training.global_batch_sequences,
-                    engine="fast",
-                )
-            except (ForecastError, ValueError):  # this plan cannot be laid out on this size
-                continue
-            if resolved.fits and (best is None or answer.step_s < best[0]):
-                best = (answer.step_s, plan)
-        self.options[key] = [] if best is None else options_of(scenario=one, source=source, strategy=best[1])
+        fitting = [(seconds, plan) for plan in plans if (seconds := closed_form_s(scenario=one, strategy=plan))]
+        if not fitting:
+            self.options[key] = []
+            return []
+        best = min(fitting, key=lambda pair: pair[0])[1]
+        self.options[key] = options_of(scenario=one, source=source, strategy=best)
         return self.options[key]
 
     def every(self) -> list[Option]:
@@ -304,15 +309,66 @@ class Scan:
         return any(not self.demand.missed(o.figures) for o in found)
 
 
-def options_of(*, scenario: Scenario, source: Source, strategy: Strategy, engine: str = "fast") -> list[Option]:
-    """A plan on a cluster under every tenure of a source: run, bill, power and spares in closed form."""
-    resolved, answer = step_on(
-        scenario=scenario,
-        strategy=strategy,
-        gpus=scenario.gpus,
-        global_batch=scenario.training.global_batch_sequences,
-        engine=engine,
+def closed_form_s(*, scenario: Scenario, strategy: Strategy) -> float | None:
+    """The search's closed-form step of a plan on a cluster; None where it cannot be placed or does not fit."""
+    try:
+        resolved = resolve(scenario=scenario, strategy=strategy)
+        if not resolved.fits:
+            return None
+        machine = machine_for(scenario=scenario, resolved=resolved, gpus=scenario.gpus)
+    except (ForecastError, ValueError):  # this plan cannot be laid out on this size, or its nodes have no network
+        return None
+    lay, overlap = resolved.layout, strategy.overlap
+    whole = machine.software
+    axes = Axes(
+        tp=(lay.tp,), pp=(lay.pp,), vpp=(lay.vpp,), cp=(lay.cp,), ep=(lay.ep,), etp=(lay.etp,),
+        micro_batch=(lay.micro_batch,), zero_stage=(lay.zero_stage,), recompute=(lay.recompute,),
+        sequence_parallel=(lay.sequence_parallel,), precision=(lay.precision,), schedule=(lay.schedule,),
+        dp_overlap=(whole.dp_overlap,),
+        pp_overlap=(lay.vpp > 1 and bool(overlap.pp if overlap and overlap.pp is not None else machine.p2p_overlap),),
+        tp_overlap=(lay.tp > 1 and whole.tp_overlap_frac > 0,),
+        mode=("graph" if machine.cuda_graph else "eager",),
+    )  # fmt: skip
+    step_s = float(Scorer(model=scenario.model_spec, machine=machine, axes=axes).score(lay).step_s.min())
+    return step_s if math.isfinite(step_s) else None
+
+
+def long_step(*, scenario: Scenario, strategy: Strategy) -> tuple[Resolved, StepAnswer]:
+    """Layout and step, the step of many micro-batches drawn straight through two shorter ones.
+
+    Once a pipeline is full every further micro-batch takes the same time.
+    """
+    resolved = resolve(scenario=scenario, strategy=strategy)
+    lay, batch = resolved.layout, scenario.training.global_batch_sequences
+    short = max(2, math.ceil(PASSES / (lay.pp * lay.pp * lay.vpp))) * lay.pp
+
+    def at(micro_batches: int) -> StepAnswer:
+        return step_on(
+            scenario=scenario,
+            strategy=strategy.model_copy(update={"recompute": lay.recompute, "micro_batch_sequences": lay.micro_batch}),
+            gpus=scenario.gpus,
+            global_batch=lay.dp * lay.micro_batch * micro_batches,
+            engine="fast",
+        )[1]
+
+    if lay.micro_batches <= 2 * short:
+        return step_on(scenario=scenario, strategy=strategy, gpus=scenario.gpus, global_batch=batch, engine="fast")
+    first, second = at(short), at(2 * short)
+    step_s = second.step_s + (lay.micro_batches - 2 * short) * (second.step_s - first.step_s) / short
+    factor = step_s / second.step_s
+    answer = replace(
+        second,
+        step_s=step_s,
+        breakdown_s=tuple((k, v * factor) for k, v in second.breakdown_s),
+        link_busy_s=tuple((k, v * factor) for k, v in second.link_busy_s),
+        tokens_per_s=batch * lay.sequence / step_s,
     )
+    return resolved, answer
+
+
+def options_of(*, scenario: Scenario, source: Source, strategy: Strategy) -> list[Option]:
+    """A plan on a cluster under every tenure of a source: run, bill, power and spares in closed form."""
+    resolved, answer = long_step(scenario=scenario, strategy=strategy)
     sigma = step_sigma(scenario=scenario, answer=answer)
     plan = run_plan(scenario=scenario, strategy=strategy, layout=resolved.layout, step_s=answer.step_s)
     spares = spare_nodes(plan=plan, probability=max(SPARE_SERVICE, scenario.goals.probability))
