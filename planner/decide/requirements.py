@@ -36,7 +36,7 @@ def spare_nodes(*, plan: RunPlan, probability: float) -> int:
 
 
 def count_quantile(*, mean: float, shape: float, probability: float) -> int:
-    """Smallest count that a negative binomial (variance mean + mean^2 / shape; Poisson for infinite shape) stays within."""
+    """Smallest count that a negative binomial stays within: variance mean + mean^2 / shape, Poisson for shape inf."""
     poisson = math.isinf(shape)
     ratio = mean if poisson else mean / (shape + mean)
     term = math.exp(-mean) if poisson else math.exp(shape * math.log(shape / (shape + mean)))

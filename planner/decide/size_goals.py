@@ -1,4 +1,4 @@
-"""What a cluster is judged by: the goals with their documented defaults, what an option misses, what would be enough."""
+"""What a cluster is judged by: goals with documented defaults, what an option misses, what would be enough."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

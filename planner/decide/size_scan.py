@@ -131,7 +131,7 @@ def placed(*, scenario: Scenario, node: str, nodes: int) -> Scenario:
 
 
 def programme_share(*, scenario: Scenario, days: float, years: float = 1.0) -> float:
-    """Share of a commitment, or of a bought cluster's year, that the programme itself fills with runs of this length."""
+    """Share of a commitment, or of a bought cluster's year, that the programme fills with runs of this length."""
     programme = scenario.programme
     used = programme.runs_per_year * programme.experiment_factor * days / YEAR_DAYS
     return min(1.0, used * min(1.0, programme.years / years))

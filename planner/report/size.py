@@ -69,9 +69,9 @@ def _details(console: Console, found: Mapping[str, Any], document: Mapping[str, 
     inside = "" if budget is None else f", inside the budget with probability {budget:.2f}"
     console.print(f"  {dollars(cost['p50'])} ({dollars(cost['p10'])} to {dollars(cost['p90'])}){inside}")
     console.print(
-        f"  plan {degrees}, ZeRO {plan['zero_stage']}, micro-batch {plan['micro_batch_sequences']}, {plan['schedule']}, "
-        f"recompute {plan['recompute']}, {plan['precision']}: step {seconds(found['step_s']['p50'])}, "
-        f"MFU {percent(found['mfu'])}, goodput {percent(found['goodput'])}"
+        f"  plan {degrees}, ZeRO {plan['zero_stage']}, micro-batch {plan['micro_batch_sequences']}, "
+        f"{plan['schedule']}, recompute {plan['recompute']}, {plan['precision']}: "
+        f"step {seconds(found['step_s']['p50'])}, MFU {percent(found['mfu'])}, goodput {percent(found['goodput'])}"
     )
     fabric = found["fabric"]
     console.print(
