@@ -181,6 +181,7 @@ def _price_document(*, scenario: Scenario, rent: Rent, owned: Ownership) -> dict
             "source": owned.server.source,
             "date": scenario.pricing.own.purchase_date,
             "tenure": "own",
+            "sigma": owned.sigma,
         }
     return {
         "usd_per_gpu_hour": rent.usd_per_gpu_hour,
@@ -188,6 +189,7 @@ def _price_document(*, scenario: Scenario, rent: Rent, owned: Ownership) -> dict
         "source": rent.source,
         "date": rent.date,
         "tenure": scenario.pricing.tenure,
+        "sigma": rent.sigma,
     }
 
 

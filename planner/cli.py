@@ -17,7 +17,9 @@ from planner.commands.roadmap import roadmap
 from planner.commands.run import run
 from planner.commands.schema import schema
 from planner.commands.search import search
+from planner.commands.sensitivity import sensitivity
 from planner.commands.shared import CRASH, INPUT_ERROR, INTERRUPTED, OK, InputProblem, emit, error
+from planner.commands.size import size
 from planner.commands.sweep import sweep
 from planner.commands.validate import validate
 
@@ -27,7 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (forecast, compare, roadmap, claims, search, sweep, run, validate, fit, schema):
+for command in (forecast, compare, roadmap, claims, search, size, sweep, sensitivity, run, validate, fit, schema):
     app.command()(command)
 
 

@@ -96,6 +96,19 @@ def _sigma(*, model: ModelSpec, answer: StepAnswer) -> float:
     return math.sqrt(base**2 + (SIGMA_LAUNCH**2 if answer.launch_frac > 0.25 else 0.0))
 
 
+def step_sigma(*, scenario: Scenario, answer: StepAnswer) -> float:
+    """One standard deviation of the logarithm of a forecast step.
+
+    Raises:
+        ForecastError: the scenario names a site that cannot be used.
+    """
+    site, sigma = site_of(scenario), _sigma(model=scenario.model_spec, answer=answer)
+    if site is None:
+        return sigma
+    # Runs of the same cluster narrow the band to their own scatter and what is left unknown of the constants.
+    return min(sigma, max(0.03, math.hypot(site.residual_sigma, site.compute_sigma)))
+
+
 def band(*, value: float, sigma: float) -> dict[str, float]:
     """P10, P50 and P90 of a log-normal figure."""
     return {"p10": value * math.exp(-Z80 * sigma), "p50": value, "p90": value * math.exp(Z80 * sigma)}
@@ -176,11 +189,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
     gpus, batch = scenario.gpus, scenario.training.global_batch_sequences
     resolved, answer = step_on(scenario=scenario, strategy=strategy, gpus=gpus, global_batch=batch, engine=engine)
     smallest = smallest_fit(scenario=scenario, strategy=strategy)
-    site = site_of(scenario)
-    sigma = _sigma(model=scenario.model_spec, answer=answer)
-    if site is not None:
-        # Runs of the same cluster narrow the band to their own scatter and what is left unknown of the constants.
-        sigma = min(sigma, max(0.03, math.hypot(site.residual_sigma, site.compute_sigma)))
+    sigma = step_sigma(scenario=scenario, answer=answer)
     lines = list(_step_lines(answer=answer, resolved=resolved))
     efficiency = None
     if smallest is not None and resolved.fits:

@@ -71,6 +71,7 @@ def sweep_plans(
     precision: str | None = None,
     progress: Callable[[int, int, float], None] | None = None,
     limit: int | None = None,
+    narrow: Callable[[Axes], Axes] | None = None,
 ) -> Sweep:
     """Score every plan; an interruption keeps what is done.
 
@@ -79,6 +80,7 @@ def sweep_plans(
         precision: dtype of the products, None tries what the part has.
         progress: called with (placements done, plans seen, seconds).
         limit: stop after this many placements.
+        narrow: leaves values of the axes out.
     """
     machine, training = search_machine(scenario), scenario.training
     gpu = catalog.gpu(machine.gpu)
@@ -94,6 +96,8 @@ def sweep_plans(
     if "flash" in machine.software.fusions and "op_selective" not in machine.software.fusions:
         # A fused attention kernel recomputes its scores anyway: selective is no plan of its own.
         axes = replace(axes, recompute=tuple(r for r in axes.recompute if r != "selective"))
+    if narrow is not None:
+        axes = narrow(axes)
     began = time.perf_counter()
     scorer = Scorer(model=scenario.model_spec, machine=machine, axes=axes)
     found: list[Candidate] = []
@@ -184,7 +188,7 @@ def strategy_of(candidate: Candidate, *, scenario: Scenario) -> Strategy:
     return Strategy.model_validate(keys)
 
 
-def _distinct(sweep: Sweep, count: int) -> list[Candidate]:
+def distinct(sweep: Sweep, count: int) -> list[Candidate]:
     """The fastest candidate of each placement, so that the few that are refined differ."""
     out: list[Candidate] = []
     seen: set[Any] = set()
@@ -201,7 +205,7 @@ def _distinct(sweep: Sweep, count: int) -> list[Candidate]:
 def refine(*, scenario: Scenario, sweep: Sweep, count: int = REFINED) -> list[tuple[Candidate, Forecast]]:
     """The best few forecast by events, run clock and bill, ordered by their event time; those that fit."""
     out = []
-    for candidate in _distinct(sweep, count):
+    for candidate in distinct(sweep, count):
         one = scenario.model_copy(update={"strategies": {"plan": strategy_of(candidate, scenario=scenario)}})
         try:
             forecast = forecast_strategy(scenario=one, name="plan", engine="events")
