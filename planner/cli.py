@@ -13,6 +13,7 @@ from planner.commands.compare import compare
 from planner.commands.forecast import forecast
 from planner.commands.schema import schema
 from planner.commands.shared import CRASH, INPUT_ERROR, INTERRUPTED, OK, InputProblem, emit, error
+from planner.commands.sweep import sweep
 from planner.commands.validate import validate
 
 app = typer.Typer(
@@ -21,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (forecast, compare, validate, schema):
+for command in (forecast, compare, sweep, validate, schema):
     app.command()(command)
 
 
