@@ -16,6 +16,18 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Fabric:
+    """Constants of a kind of network: share of the line rate, seconds a hop, square-root term."""
+
+    efficiency: float
+    latency_s: float
+    sqrt_s: float
+    label: str
+    spread_frac: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """The two-level network that a plan runs on. All rates per direction, bytes per second.
 
@@ -26,6 +38,8 @@ class Network:
         scaleout: ib, roce, efa, opa, ethernet, tcpx or none.
         node_bytes_per_s: network rate of a whole node.
         oversubscription: leaf-to-spine ratio, 1 = non-blocking.
+        library: nccl, or gloo (TCP, hosts without GPUs).
+        fabric: constants of this very network where they are stated or measured; None = those of its kind.
     """
 
     scaleup: str
@@ -37,6 +51,8 @@ class Network:
     nic_count: int
     oversubscription: float = 1.0
     gpu: str = ""
+    library: str = "nccl"
+    fabric: Fabric | None = None
 
 
 @dataclass(frozen=True, slots=True)

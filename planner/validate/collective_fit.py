@@ -28,7 +28,7 @@ from planner.cost.collective import (
     protocol_wire_bytes,
     switched,
 )
-from planner.cost.network import Fabric
+from planner.cost.types import Fabric
 from planner.validate.collective_rows import JUDGED_BYTES, Row, network_of_row, number_of, payload_and_time
 
 # One standard deviation of each effect on log a, log b, log c: the looser, the less tables are pulled to each other.
