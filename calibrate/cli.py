@@ -1,6 +1,7 @@
 """`calibrate`: measure the local GPU, look at a profile, compare two, take over nccl-tests."""
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -43,10 +44,43 @@ def run(
     raise typer.Exit(subprocess.run(command, check=False).returncode)  # noqa: S603
 
 
+@main.command()
+def collectives(
+    *,
+    path: Annotated[Path, typer.Option("--out", help="Profile to write, or to add a session to.")] = Path("wire.json"),
+    backend: Annotated[str, typer.Option(help="nccl, gloo or auto.")] = "auto",
+    seconds: Annotated[float, typer.Option(min=1.0, help="Time limit.")] = 600.0,
+    largest_bytes: Annotated[int, typer.Option(min=1024, help="Largest message.")] = 2**32,
+) -> None:
+    """Measure collectives (needs torch); on several nodes by `torchrun ... -m calibrate.cli collectives`.
+
+    Alone, it takes all GPUs of this machine; with one GPU it says what cannot be measured and measures the rest.
+    """
+    arguments = ["--out", str(path), "--backend", backend, "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "calibrate.measure.collectives"]
+    if "RANK" not in os.environ:
+        command[1:2] = _torchrun()
+    raise typer.Exit(
+        subprocess.run([*command, *arguments, "--largest-bytes", str(largest_bytes)], check=False).returncode  # noqa: S603
+    )
+
+
+def _torchrun() -> list[str]:
+    """Words that start one process a GPU of this machine; plain python for one or none."""
+    code = "import torch; print(torch.cuda.device_count())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    count = int(done.stdout or 0) if done.returncode == 0 else 0
+    if count < 2:
+        return ["-m"]
+    return ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "-m"]
+
+
 def _figure(s: Sample) -> str:
     if s.kind == "matmul" and {"m", "n", "k"} <= s.shape.keys() and s.p50_s > 0:
         return f"{2 * s.shape['m'] * s.shape['n'] * s.shape['k'] / s.p50_s / 1e12:.0f} TFLOP/s"
-    if s.kind in ("memory", "hostlink") and "bytes" in s.shape and s.p50_s > 0:
+    if s.kind == "overlap" and s.shape.get("alone_s", 0) > 0:
+        return f"{s.p50_s / s.shape['alone_s']:.2f} x alone"
+    if s.kind in ("memory", "hostlink", "collective") and "bytes" in s.shape and s.p50_s > 0:
         return f"{s.shape['bytes'] / s.p50_s / 1e9:.0f} GB/s"
     return f"{s.power_w:.0f} W" if s.kind == "power" and s.power_w is not None else ""
 
