@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from calibrate.compare import compare
-from calibrate.nccl import NcclError, parse_nccl
+from calibrate.fabric_file import fabric_document
+from calibrate.nccl import NcclError, read_nccl
 from planner.profile.load import MAX_BYTES, ProfileError, load_profile, parse_profile
 from planner.profile.schema import Profile, Sample
 
@@ -135,30 +136,47 @@ def diff(*, first: Annotated[str, typer.Argument()], second: Annotated[str, type
 def nccl_tests(
     *,
     source: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Output of an nccl-tests program.")],
-    into: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Profile that receives the samples.")],
+    into: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Profile that receives the samples.")
+    ] = None,
+    path: Annotated[Path | None, typer.Option("--out", help="Fabric file; LOG.fabric.json by default.")] = None,
     op: Annotated[str | None, typer.Option(help="all_reduce, all_gather, ... where the output does not say.")] = None,
     ranks: Annotated[int | None, typer.Option(min=1, help="Where the output does not say.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Where the output does not say.")] = None,
 ) -> None:
-    """Add the rows of nccl-tests (text or JSON) to a profile as samples of a new session."""
-    profile = _load(str(into))
-    session = max((s.session for s in profile.samples), default=0) + 1
+    """Turn nccl-tests (text or JSON) into a fabric that a scenario names, or add it to a profile as a new session."""
+    profile = _load(str(into)) if into else None
+    session = max((s.session for s in profile.samples), default=0) + 1 if profile else 1
     try:
-        samples = parse_nccl(source.read_text("utf-8", errors="replace"), op=op, ranks=ranks, session=session)
+        log = read_nccl(source.read_text("utf-8", errors="replace"), op=op, ranks=ranks, nodes=nodes, session=session)
     except NcclError as error:
         raise typer.BadParameter(f"{source}: {error}") from error
-    data: dict[str, Any] = json.loads(into.read_text("utf-8"))
-    data["samples"] += samples
+    for note in log.notes:
+        sys.stderr.write(f"{source}: {note}: left out\n")
+    if into is not None:
+        data: dict[str, Any] = json.loads(into.read_text("utf-8"))
+        data["samples"] += log.samples
+        _write(into, data)
+        out.print(f"{len(log.samples)} samples added as session {session}", highlight=False)
+        return
+    target = path or Path(f"{source.stem}.fabric.json")
+    _write(target, fabric_document(samples=log.samples, device=log.device, source=source.name, notes=log.notes))
+    out.print(f"{len(log.samples)} samples of {log.device or 'an unnamed device'} in {target}", highlight=False)
+    out.print(f"name it in a scenario: cluster: {{fabric: {target}}}", highlight=False, markup=False)
+
+
+def _write(path: Path, data: dict[str, Any]) -> None:
+    """Check a profile and write it by way of a temporary name."""
     text = json.dumps(data, separators=(",", ":"))
     if len(text.encode()) > MAX_BYTES:
-        raise typer.BadParameter(f"{into} would be larger than {MAX_BYTES} bytes")
+        raise typer.BadParameter(f"{path} would be larger than {MAX_BYTES} bytes")
     try:
-        parse_profile(text, source=str(into))
+        parse_profile(text, source=str(path))
     except ProfileError as error:
         raise typer.BadParameter(str(error)) from error
-    temporary = into.with_suffix(".tmp")
+    temporary = path.with_suffix(".tmp")
     temporary.write_text(text, encoding="utf-8")
-    temporary.replace(into)
-    out.print(f"{len(samples)} samples added as session {session}", highlight=False)
+    temporary.replace(path)
 
 
 def entry() -> None:

@@ -23,8 +23,8 @@ def local_samples(*, largest: int) -> list[Sample]:
         a = torch.zeros(nbytes // dtype.itemsize, dtype=dtype, device=device)
         b = torch.zeros_like(a)
         calls: dict[str, Callable[[], Any]] = {
-            "reduce_kernel": lambda a=a, b=b: a.add_(b),
-            "copy_kernel": lambda a=a, b=b: a.copy_(b),
+            "reduce_kernel": partial(a.add_, b),
+            "copy_kernel": partial(a.copy_, b),
         }
         if gpu:
             near = torch.empty(min(nbytes, CHUNK_BYTES) // dtype.itemsize, dtype=dtype, pin_memory=True)

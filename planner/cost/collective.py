@@ -8,11 +8,12 @@ left out it errs less than half of a latency-bandwidth fit. Constants by link, o
 import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 
 from planner.cost.gloo import FRAMING, LOOPBACK_BYTES_PER_S, gloo_s
+from planner.cost.measured import fit_fabric, measured_s, wire_of_profile
 from planner.cost.network import (
     BASE_S,
     STEP_IN_S,
@@ -304,6 +305,13 @@ def collective_s(*, op: str, payload_bytes: float, group: Group, network: Networ
     Raises:
         ValueError: an unknown operation, or ranks across domains on a network without NICs.
     """
+    if network.measured is not None and op in OPS and group.size > 1 and payload_bytes > 0:
+        return measured_s(op=op, payload_bytes=payload_bytes, group=group, network=network, model=shipped_model)
+    return shipped_model(op=op, payload_bytes=payload_bytes, group=group, network=network)
+
+
+def shipped_model(*, op: str, payload_bytes: float, group: Group, network: Network) -> Estimate:
+    """Seconds of one collective with the packaged constants."""
     return predict(
         op=op,
         payload_bytes=payload_bytes,
@@ -313,3 +321,17 @@ def collective_s(*, op: str, payload_bytes: float, group: Group, network: Networ
         fabrics=shipped_fabrics(),
         steps=shipped_steps(),
     )
+
+
+@lru_cache(maxsize=256)
+def with_measured(*, network: Network, profile: str) -> Network:
+    """A network with the tables of a profile, and the fabric constants that fit them.
+
+    Raises:
+        ProfileError: the profile cannot be read.
+        ValueError: it holds no collective.
+    """
+    wire = wire_of_profile(profile)
+    prior = fabric_of(network=network, fabrics=shipped_fabrics())
+    fabric = fit_fabric(wire=wire, network=network, prior=prior, model=shipped_model)
+    return replace(network, measured=wire, fabric=fabric or network.fabric)

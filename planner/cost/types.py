@@ -28,6 +28,25 @@ class Fabric:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredTable:
+    """Seconds of one operation over one kind of group, by ascending payload bytes; times never fall."""
+
+    op: str
+    ranks: int
+    nodes: int
+    nbytes: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredWire:
+    """Every table measured on one network. Compared by identity: a profile is read once."""
+
+    name: str
+    tables: tuple[MeasuredTable, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """The two-level network that a plan runs on. All rates per direction, bytes per second.
 
@@ -40,6 +59,7 @@ class Network:
         oversubscription: leaf-to-spine ratio, 1 = non-blocking.
         library: nccl, or gloo (TCP, hosts without GPUs).
         fabric: constants of this very network where they are stated or measured; None = those of its kind.
+        measured: tables of collectives measured on this very network.
     """
 
     scaleup: str
@@ -53,6 +73,7 @@ class Network:
     gpu: str = ""
     library: str = "nccl"
     fabric: Fabric | None = None
+    measured: MeasuredWire | None = None
 
 
 @dataclass(frozen=True, slots=True)
