@@ -1,6 +1,7 @@
 """`calibrate`: measure the local GPU, look at a profile, compare two, take over nccl-tests."""
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -12,7 +13,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from calibrate.compare import compare
-from calibrate.nccl import NcclError, parse_nccl
+from calibrate.fabric_file import fabric_document
+from calibrate.nccl import NcclError, read_nccl
 from planner.profile.load import MAX_BYTES, ProfileError, load_profile, parse_profile
 from planner.profile.schema import Profile, Sample
 
@@ -43,10 +45,43 @@ def run(
     raise typer.Exit(subprocess.run(command, check=False).returncode)  # noqa: S603
 
 
+@main.command()
+def collectives(
+    *,
+    path: Annotated[Path, typer.Option("--out", help="Profile to write, or to add a session to.")] = Path("wire.json"),
+    backend: Annotated[str, typer.Option(help="nccl, gloo or auto.")] = "auto",
+    seconds: Annotated[float, typer.Option(min=1.0, help="Time limit.")] = 600.0,
+    largest_bytes: Annotated[int, typer.Option(min=1024, help="Largest message.")] = 2**32,
+) -> None:
+    """Measure collectives (needs torch); on several nodes by `torchrun ... -m calibrate.cli collectives`.
+
+    Alone, it takes all GPUs of this machine; with one GPU it says what cannot be measured and measures the rest.
+    """
+    arguments = ["--out", str(path), "--backend", backend, "--seconds", str(seconds)]
+    command = [sys.executable, "-m", "calibrate.measure.collectives"]
+    if "RANK" not in os.environ:
+        command[1:2] = _torchrun()
+    raise typer.Exit(
+        subprocess.run([*command, *arguments, "--largest-bytes", str(largest_bytes)], check=False).returncode  # noqa: S603
+    )
+
+
+def _torchrun() -> list[str]:
+    """Words that start one process a GPU of this machine; plain python for one or none."""
+    code = "import torch; print(torch.cuda.device_count())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    count = int(done.stdout or 0) if done.returncode == 0 else 0
+    if count < 2:
+        return ["-m"]
+    return ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count), "-m"]
+
+
 def _figure(s: Sample) -> str:
     if s.kind == "matmul" and {"m", "n", "k"} <= s.shape.keys() and s.p50_s > 0:
         return f"{2 * s.shape['m'] * s.shape['n'] * s.shape['k'] / s.p50_s / 1e12:.0f} TFLOP/s"
-    if s.kind in ("memory", "hostlink") and "bytes" in s.shape and s.p50_s > 0:
+    if s.kind == "overlap" and s.shape.get("alone_s", 0) > 0:
+        return f"{s.p50_s / s.shape['alone_s']:.2f} x alone"
+    if s.kind in ("memory", "hostlink", "collective") and "bytes" in s.shape and s.p50_s > 0:
         return f"{s.shape['bytes'] / s.p50_s / 1e9:.0f} GB/s"
     return f"{s.power_w:.0f} W" if s.kind == "power" and s.power_w is not None else ""
 
@@ -101,30 +136,47 @@ def diff(*, first: Annotated[str, typer.Argument()], second: Annotated[str, type
 def nccl_tests(
     *,
     source: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Output of an nccl-tests program.")],
-    into: Annotated[Path, typer.Option(exists=True, dir_okay=False, help="Profile that receives the samples.")],
+    into: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="Profile that receives the samples.")
+    ] = None,
+    path: Annotated[Path | None, typer.Option("--out", help="Fabric file; LOG.fabric.json by default.")] = None,
     op: Annotated[str | None, typer.Option(help="all_reduce, all_gather, ... where the output does not say.")] = None,
     ranks: Annotated[int | None, typer.Option(min=1, help="Where the output does not say.")] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Where the output does not say.")] = None,
 ) -> None:
-    """Add the rows of nccl-tests (text or JSON) to a profile as samples of a new session."""
-    profile = _load(str(into))
-    session = max((s.session for s in profile.samples), default=0) + 1
+    """Turn nccl-tests (text or JSON) into a fabric that a scenario names, or add it to a profile as a new session."""
+    profile = _load(str(into)) if into else None
+    session = max((s.session for s in profile.samples), default=0) + 1 if profile else 1
     try:
-        samples = parse_nccl(source.read_text("utf-8", errors="replace"), op=op, ranks=ranks, session=session)
+        log = read_nccl(source.read_text("utf-8", errors="replace"), op=op, ranks=ranks, nodes=nodes, session=session)
     except NcclError as error:
         raise typer.BadParameter(f"{source}: {error}") from error
-    data: dict[str, Any] = json.loads(into.read_text("utf-8"))
-    data["samples"] += samples
+    for note in log.notes:
+        sys.stderr.write(f"{source}: {note}: left out\n")
+    if into is not None:
+        data: dict[str, Any] = json.loads(into.read_text("utf-8"))
+        data["samples"] += log.samples
+        _write(into, data)
+        out.print(f"{len(log.samples)} samples added as session {session}", highlight=False)
+        return
+    target = path or Path(f"{source.stem}.fabric.json")
+    _write(target, fabric_document(samples=log.samples, device=log.device, source=source.name, notes=log.notes))
+    out.print(f"{len(log.samples)} samples of {log.device or 'an unnamed device'} in {target}", highlight=False)
+    out.print(f"name it in a scenario: cluster: {{fabric: {target}}}", highlight=False, markup=False)
+
+
+def _write(path: Path, data: dict[str, Any]) -> None:
+    """Check a profile and write it by way of a temporary name."""
     text = json.dumps(data, separators=(",", ":"))
     if len(text.encode()) > MAX_BYTES:
-        raise typer.BadParameter(f"{into} would be larger than {MAX_BYTES} bytes")
+        raise typer.BadParameter(f"{path} would be larger than {MAX_BYTES} bytes")
     try:
-        parse_profile(text, source=str(into))
+        parse_profile(text, source=str(path))
     except ProfileError as error:
         raise typer.BadParameter(str(error)) from error
-    temporary = into.with_suffix(".tmp")
+    temporary = path.with_suffix(".tmp")
     temporary.write_text(text, encoding="utf-8")
-    temporary.replace(into)
-    out.print(f"{len(samples)} samples added as session {session}", highlight=False)
+    temporary.replace(path)
 
 
 def entry() -> None:

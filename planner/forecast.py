@@ -56,13 +56,17 @@ def machine_for(*, scenario: Scenario, resolved: Resolved, gpus: int) -> Machine
     cluster = scenario.cluster
     node = catalog.node(cluster.node)
     fabric = cluster.fabric
-    network = network_of(
-        node=node,
-        gpu=catalog.gpu(node.gpu),
-        scaleout=getattr(fabric, "kind", None),
-        node_bytes_per_s=getattr(fabric, "node_bytes_per_s", None),
-        oversubscription=getattr(fabric, "oversubscription", None) or 1.0,
-    )
+    try:
+        network = network_of(
+            node=node,
+            gpu=catalog.gpu(node.gpu),
+            scaleout=getattr(fabric, "kind", None),
+            node_bytes_per_s=getattr(fabric, "node_bytes_per_s", None),
+            oversubscription=getattr(fabric, "oversubscription", None) or 1.0,
+            stated=fabric,
+        )
+    except ValueError as error:
+        raise ForecastError(f"cluster.fabric: {error}") from error
     network = replace(network, gpus_per_node=min(network.gpus_per_node, gpus))
     return Machine(
         gpu=node.gpu,

@@ -8,23 +8,25 @@ left out it errs less than half of a latency-bandwidth fit. Constants by link, o
 import csv
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.resources import files
 
+from planner.cost.gloo import FRAMING, LOOPBACK_BYTES_PER_S, gloo_s
+from planner.cost.measured import fit_fabric, measured_s, wire_of_profile
 from planner.cost.network import (
     BASE_S,
     STEP_IN_S,
     WIRE,
-    Fabric,
     Inside,
     across_s,
+    domain_nic_bytes_per_s,
     fabric_of,
     shipped_fabrics,
     wire_bytes,
 )
 from planner.cost.protocol import HIGH, LOW, NO_STEPS, Steps, chunks, logs_of, on_octaves, shipped_steps
-from planner.cost.types import Estimate, Group, Network
+from planner.cost.types import Estimate, Fabric, Group, Network
 
 __all__ = ["OPS", "WIRE", "Curve", "collective_s", "wire_bytes"]
 
@@ -260,6 +262,8 @@ def predict(
         raise ValueError(f"unknown collective {op!r}; known: {', '.join(sorted(OPS))}")
     if group.size <= 1 or payload_bytes <= 0:
         return Estimate(0.0, "published", 0.0, "degree 1")
+    if network.library == "gloo":
+        return _gloo(op=op, payload_bytes=payload_bytes, group=group, network=network, fabrics=fabrics)
     inside = min(group.size, max(1, group.per_domain))
     link, rate = network.scaleup, _rate(network)
     if group.size <= inside:
@@ -271,8 +275,24 @@ def predict(
         ring, _ = domain_curve(op=op, size=inside, link=link, link_bytes_per_s=rate, curves=curves, in_switch=False)
         switch, kind = domain_curve(op=op, size=inside, link=link, link_bytes_per_s=rate, curves=curves, in_switch=True)
         found = Inside(ring.a_s, ring.bytes_per_s, switch.bytes_per_s if kind == IN_SWITCH_OP else 0.0)
-    fabric = fabric_of(kind=network.scaleout, fabrics=fabrics)
+    fabric = fabric_of(network=network, fabrics=fabrics)
     return across_s(op=op, payload_bytes=payload_bytes, group=group, network=network, inside=found, fabric=fabric)
+
+
+def _gloo(*, op: str, payload_bytes: float, group: Group, network: Network, fabrics: Mapping[str, Fabric]) -> Estimate:
+    """Gloo over TCP: the ring crosses a host's NIC once each way, whatever ranks the host holds."""
+    if group.size <= max(1, group.per_domain):
+        rate, latency_s = LOOPBACK_BYTES_PER_S, 0.0
+    else:
+        if network.node_bytes_per_s <= 0:
+            raise ValueError(f"{group.size} ranks on several nodes, but the network between nodes has no rate")
+        own = network.fabric
+        latency_s = fabric_of(network=network, fabrics=fabrics).latency_s
+        efficiency = own.efficiency if own is not None else FRAMING
+        rate = domain_nic_bytes_per_s(network=network, group=group, efficiency=efficiency)
+    seconds = gloo_s(op=op, payload_bytes=payload_bytes, size=group.size, bytes_per_s=rate, latency_s=latency_s)
+    label = network.fabric.label if network.fabric else "fitted"
+    return Estimate(seconds, label, 0.15, "algorithm of gloo's sources over rate and latency")
 
 
 @lru_cache(maxsize=200_000)
@@ -285,6 +305,13 @@ def collective_s(*, op: str, payload_bytes: float, group: Group, network: Networ
     Raises:
         ValueError: an unknown operation, or ranks across domains on a network without NICs.
     """
+    if network.measured is not None and op in OPS and group.size > 1 and payload_bytes > 0:
+        return measured_s(op=op, payload_bytes=payload_bytes, group=group, network=network, model=shipped_model)
+    return shipped_model(op=op, payload_bytes=payload_bytes, group=group, network=network)
+
+
+def shipped_model(*, op: str, payload_bytes: float, group: Group, network: Network) -> Estimate:
+    """Seconds of one collective with the packaged constants."""
     return predict(
         op=op,
         payload_bytes=payload_bytes,
@@ -294,3 +321,17 @@ def collective_s(*, op: str, payload_bytes: float, group: Group, network: Networ
         fabrics=shipped_fabrics(),
         steps=shipped_steps(),
     )
+
+
+@lru_cache(maxsize=256)
+def with_measured(*, network: Network, profile: str) -> Network:
+    """A network with the tables of a profile, and the fabric constants that fit them.
+
+    Raises:
+        ProfileError: the profile cannot be read.
+        ValueError: it holds no collective.
+    """
+    wire = wire_of_profile(profile)
+    prior = fabric_of(network=network, fabrics=shipped_fabrics())
+    fabric = fit_fabric(wire=wire, network=network, prior=prior, model=shipped_model)
+    return replace(network, measured=wire, fabric=fabric or network.fabric)

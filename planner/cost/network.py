@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
-from planner.cost.types import Estimate, Group, Network
+from planner.cost.types import Estimate, Fabric, Group, Network
 
 WIRE = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 1.0}
 # One more rank in a ring inside a domain: all-gather of 5.1, 7.1, 10.9 us at 2, 4, 8 ranks of NVLink 4.
@@ -22,18 +22,6 @@ BASE_S = 10e-6  # launch and protocol of a collective with one rank a domain
 TREE_DOMAIN_GPUS = 16
 TREE_SHARE = 0.9  # bandwidth of a tree over that of a ring, as the library's own tuning table has it
 EXCHANGE_STEPS = 64  # peers whose latencies an all-to-all does not hide under each other, at most
-
-
-@dataclass(frozen=True, slots=True)
-class Fabric:
-    """Constants of a kind of network: share of the line rate, seconds a hop, square-root term."""
-
-    efficiency: float
-    latency_s: float
-    sqrt_s: float
-    label: str
-    spread_frac: float
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +54,9 @@ def shipped_fabrics() -> Mapping[str, Fabric]:
     return fabrics_of(files("planner.cost").joinpath("data/collective_fabrics.csv").read_text("utf-8"))
 
 
-def fabric_of(*, kind: str, fabrics: Mapping[str, Fabric]) -> Fabric:
-    """The fabric of a kind; an unknown one takes the row `none`."""
-    return fabrics.get(kind, fabrics["none"])
+def fabric_of(*, network: Network, fabrics: Mapping[str, Fabric]) -> Fabric:
+    """The constants of a network: its own, else those of its kind; an unknown kind takes the row `none`."""
+    return network.fabric or fabrics.get(network.scaleout, fabrics["none"])
 
 
 def wire_bytes(*, op: str, payload_bytes: float, size: int) -> float:

@@ -1,7 +1,12 @@
 """Where the ranks of each parallel axis sit: rank order is tp, cp, dp, pp from the inside out (Megatron-LM's order)."""
 
+from dataclasses import replace
+
 from planner.catalog.types import GpuSpec, NodeSpec
+from planner.cost.collective import with_measured
+from planner.cost.network import fabric_of, shipped_fabrics
 from planner.cost.types import Group, Network
+from planner.scenario.cluster import Fabric as ScenarioFabric
 from planner.workload.layout import Layout
 
 
@@ -12,9 +17,14 @@ def network_of(
     scaleout: str | None = None,
     node_bytes_per_s: float | None = None,
     oversubscription: float = 1.0,
+    stated: ScenarioFabric | None = None,
 ) -> Network:
-    """The network of a cluster of `node`, with a fabric override where the scenario names one."""
-    return Network(
+    """The network of a cluster of `node`, with a fabric override where the scenario names one.
+
+    Raises:
+        ProfileError, ValueError: the measured profile that `stated` names cannot be used.
+    """
+    network = Network(
         scaleup=gpu.scaleup_link,
         scaleup_bytes_per_s=gpu.scaleup_bytes_per_s,
         scaleup_domain_gpus=node.scaleup_domain_gpus,
@@ -24,7 +34,24 @@ def network_of(
         nic_count=node.nic_count,
         oversubscription=oversubscription,
         gpu=gpu.name,
+        library=stated.library if stated is not None else "nccl",
     )
+    return network if stated is None else _as_stated(network=network, stated=stated)
+
+
+def _as_stated(*, network: Network, stated: ScenarioFabric) -> Network:
+    """Latency, efficiency and measured tables that the scenario gives in place of those of the kind."""
+    if stated.latency_s is not None or stated.efficiency_frac is not None:
+        usual = fabric_of(network=network, fabrics=shipped_fabrics())
+        fabric = replace(
+            usual,
+            latency_s=usual.latency_s if stated.latency_s is None else stated.latency_s,
+            efficiency=usual.efficiency if stated.efficiency_frac is None else stated.efficiency_frac,
+            label="assumed",
+            source="scenario",
+        )
+        network = replace(network, fabric=fabric)
+    return network if stated.measured is None else with_measured(network=network, profile=stated.measured)
 
 
 def group_at(*, size: int, stride: int, network: Network) -> Group:

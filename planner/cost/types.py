@@ -16,6 +16,37 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
+class Fabric:
+    """Constants of a kind of network: share of the line rate, seconds a hop, square-root term."""
+
+    efficiency: float
+    latency_s: float
+    sqrt_s: float
+    label: str
+    spread_frac: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTable:
+    """Seconds of one operation over one kind of group, by ascending payload bytes; times never fall."""
+
+    op: str
+    ranks: int
+    nodes: int
+    nbytes: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredWire:
+    """Every table measured on one network. Compared by identity: a profile is read once."""
+
+    name: str
+    tables: tuple[MeasuredTable, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Network:
     """The two-level network that a plan runs on. All rates per direction, bytes per second.
 
@@ -26,6 +57,9 @@ class Network:
         scaleout: ib, roce, efa, opa, ethernet, tcpx or none.
         node_bytes_per_s: network rate of a whole node.
         oversubscription: leaf-to-spine ratio, 1 = non-blocking.
+        library: nccl, or gloo (TCP, hosts without GPUs).
+        fabric: constants of this very network where they are stated or measured; None = those of its kind.
+        measured: tables of collectives measured on this very network.
     """
 
     scaleup: str
@@ -37,6 +71,9 @@ class Network:
     nic_count: int
     oversubscription: float = 1.0
     gpu: str = ""
+    library: str = "nccl"
+    fabric: Fabric | None = None
+    measured: MeasuredWire | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from planner.catalog.types import NodeSpec
 from planner.scenario.base import Block
-from planner.scenario.units import BytesPerSecond
+from planner.scenario.units import BytesPerSecond, Seconds
 
 FabricKind = Literal["ib", "roce", "efa", "opa", "ethernet", "tcpx", "none"]
 
@@ -20,6 +20,14 @@ class Fabric(Block):
     """Rate of a whole node per direction; `400 Gb/s` is accepted."""
     oversubscription: float = Field(default=1.0, ge=1.0)
     """Leaf-to-spine ratio, 1 = non-blocking."""
+    latency_s: Seconds | None = Field(default=None, ge=0)
+    """Seconds a hop between nodes; null = that of the kind."""
+    efficiency_frac: float | None = Field(default=None, gt=0, le=1)
+    """Share of the line rate that collectives reach; null = that of the kind."""
+    library: Literal["nccl", "gloo"] = "nccl"
+    """nccl (and its kin), or gloo: TCP between hosts, as PyTorch uses without GPUs."""
+    measured: str | None = None
+    """Profile with measured collectives: shipped name or path. A word alone that ends in .json means this key."""
 
 
 class Cluster(Block):
@@ -32,7 +40,7 @@ class Cluster(Block):
     gpus_per_node_used: int | None = Field(default=None, ge=1)
     """GPUs used of each node; all by default."""
     fabric: Fabric | None = None
-    """Fabric override; null = what the node ships with. A word alone is its kind: `fabric: roce`."""
+    """Fabric override; null = what the node ships with. A word alone is its kind, or a measured profile's path."""
     profile: str | None = None
     """Calibration profile by name or path; null = best known."""
     site: str | None = None
@@ -41,7 +49,9 @@ class Cluster(Block):
     @field_validator("fabric", mode="before")
     @classmethod
     def _kind_alone(cls, value: Any) -> Any:
-        return {"kind": value} if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        return {"measured" if value.endswith(".json") else "kind": value}
 
     def problems(self, node: NodeSpec) -> list[tuple[str, str]]:
         """(key, reason) of every way in which this cluster cannot be built from `node`."""

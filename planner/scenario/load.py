@@ -49,6 +49,7 @@ def parse_scenario(text: str, *, file: str = "<text>") -> Scenario:
     tree = plain(data)
     if "model" in tree:
         tree["model"] = _beside(tree["model"], file=file)
+    _measured_beside(tree.get("cluster"), file=file)
     scenario: Scenario | None = None
     try:
         scenario = Scenario.model_validate(tree)
@@ -162,6 +163,15 @@ def _beside(value: Any, *, file: str) -> Any:
         return str(beside) if not Path(value).exists() and beside.exists() else value
     except (OSError, ValueError):
         return value
+
+
+def _measured_beside(cluster: Any, *, file: str) -> None:
+    """As for a config.json: a measured fabric's file may lie beside the scenario."""
+    fabric = cluster.get("fabric") if isinstance(cluster, dict) else None
+    if isinstance(fabric, str):
+        cluster["fabric"] = _beside(fabric, file=file)
+    elif isinstance(fabric, dict) and "measured" in fabric:
+        fabric["measured"] = _beside(fabric["measured"], file=file)
 
 
 def _model(*, value: Any, data: Any, file: str) -> tuple[ModelSpec | None, list[Issue]]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -77,10 +78,13 @@ class Scenario(Block):
         return self.cluster.nodes * per_node
 
     def hash(self) -> str:
-        """Twelve hex digits over all settings; a model file counts by its content, not by its place."""
+        """Twelve hex digits over all settings; a file counts by its content, not by its place."""
         settings = self.model_dump(mode="json")
         if isinstance(self.model, str) and self.model.endswith(".json"):
             settings["model"] = asdict(self.model_spec)
+        measured = self.cluster.fabric.measured if self.cluster.fabric is not None else None
+        if measured is not None and Path(measured).is_file():
+            settings["cluster"]["fabric"]["measured"] = hashlib.sha256(Path(measured).read_bytes()).hexdigest()
         text = json.dumps(settings, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

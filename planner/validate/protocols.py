@@ -22,7 +22,7 @@ from planner.cost.collective import (
     switched,
 )
 from planner.cost.protocol import CLASSES, HIGH, LOW, NO_STEPS, chunks
-from planner.validate.collectives import JUDGED_BYTES, network_of_row, payload_and_time
+from planner.validate.collective_rows import JUDGED_BYTES, network_of_row, payload_and_time
 
 Row = Mapping[str, str]
 Cell = tuple[str, str, int]

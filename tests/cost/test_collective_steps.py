@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from planner.cost.collective import collective_s, curves_of
 from planner.cost.types import Group, Network
-from planner.validate.collectives import cross_validate, median_of_tables, packaged_rows, shipped_table
+from planner.validate.collective_fit import shipped_table
+from planner.validate.collective_rows import packaged_rows
+from planner.validate.collectives import cross_validate, median_of_tables
 from planner.validate.protocols import fit_steps, shipped_step_table
 
 LINKS = [

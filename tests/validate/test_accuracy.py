@@ -87,7 +87,7 @@ def test_collectives_inside_a_node():
 
     tables = {}
     answers = validate_collectives()
-    from planner.validate.collectives import packaged_rows as rows
+    from planner.validate.collective_rows import packaged_rows as rows
 
     for answer, row in zip(answers, rows(), strict=True):
         if (

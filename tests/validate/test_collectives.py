@@ -5,16 +5,9 @@ import re
 import pytest
 
 from planner.cost.collective import curves_of
-from planner.validate.collectives import (
-    cross_validate,
-    fit_collectives,
-    fit_fabrics,
-    median_of_tables,
-    packaged_rows,
-    shipped_fabric_table,
-    shipped_table,
-    validate_collectives,
-)
+from planner.validate.collective_fit import fit_collectives, fit_fabrics, shipped_fabric_table, shipped_table
+from planner.validate.collective_rows import packaged_rows
+from planner.validate.collectives import cross_validate, median_of_tables, validate_collectives
 
 KEYS = {
     "row", "id", "source", "config", "group", "metric", "unit", "measured", "skipped", "zero_shot", "site", "baseline",
