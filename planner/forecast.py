@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from planner.cost.topology import network_of
 from planner.scenario import Scenario, Strategy
 from planner.simulate.assemble import StepAnswer, forecast_step
 from planner.simulate.durations import Machine
+from planner.workload.exchange import PLAIN, notes
 from planner.workload.layout import Layout
 from planner.workload.params import total_params
 from planner.workload.resolve import Resolved, resolve_strategy
@@ -168,7 +169,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
             )
         )
     outcome = run_and_bill(scenario=scenario, strategy=strategy, resolved=resolved, answer=answer, sigma=sigma)
-    warnings = outcome.warnings + _ignored(strategy=strategy)
+    warnings = outcome.warnings + _ignored(strategy=strategy) + notes(resolved.layout.exchange)
     lines += outcome.lines
     document = _document(
         scenario=scenario,
@@ -309,6 +310,7 @@ def strategy_document(resolved: Resolved) -> dict[str, Any]:
         "recompute": lay.recompute,
         "precision": lay.precision,
         "optimizer": lay.optimizer,
+        "gradient_compression": lay.exchange.kind if lay.exchange == PLAIN else asdict(lay.exchange),
         "overlap": {"dp": resolved.software.dp_overlap, "tp": resolved.software.tp_overlap_frac},
         "framework": {"name": resolved.software.framework, "release": resolved.software.from_year},
         "chosen": dict(resolved.choices),

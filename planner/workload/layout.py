@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from planner.workload.exchange import PLAIN, Exchange
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -17,6 +19,7 @@ class Layout:
         gradient_bytes: bytes of one accumulated and exchanged gradient.
         shard_ranks: ranks over which ZeRO shards (0 = all of dp x cp).
         autocast: fp32 weights cast to the compute dtype at each use.
+        exchange: how gradients and weights are exchanged where it is not the plain way.
     """
 
     tp: int = 1
@@ -39,6 +42,7 @@ class Layout:
     shard_ranks: int = 0
     autocast: bool = False
     lora_rank: int = 0
+    exchange: Exchange = PLAIN
 
     @property
     def gpus(self) -> int:

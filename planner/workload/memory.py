@@ -6,6 +6,7 @@ Activation counts follow Korthikanti et al. 2022 (arXiv 2205.05198, table 2); fl
 from dataclasses import dataclass
 
 from planner.catalog.types import ModelSpec
+from planner.workload.exchange import extra_bytes
 from planner.workload.layout import Layout, layers_per_chunk
 from planner.workload.params import (
     attention_dims,
@@ -155,6 +156,7 @@ def rank_memory(*, model: ModelSpec, layout: Layout, stage: int, fusions: frozen
     weights, gradients, optimizer = (a + b for a, b in zip(dense_states, expert_states, strict=True))
     activations = _stage_activations(model=model, layout=layout, stage=stage, fusions=fusions)
     buffers = _buffers(model=model, layout=layout, stage=stage, fusions=fusions)
+    buffers += extra_bytes(exchange=layout.exchange, params=dense + experts, trained_frac=layout.trained_frac)
     peak = weights + gradients + optimizer + activations + buffers
     w = 4 if layout.autocast else 2
     return RankMemory(
