@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from planner.profile.site import Site, SiteError, load_site
 from planner.scenario import Scenario, Strategy
 from planner.simulate.assemble import StepAnswer, forecast_step, with_site
 from planner.simulate.durations import Machine
+from planner.workload.exchange import PLAIN, notes
 from planner.workload.layout import Layout
 from planner.workload.params import total_params
 from planner.workload.resolve import Resolved, resolve_strategy
@@ -211,7 +212,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
             )
         )
     outcome = run_and_bill(scenario=scenario, strategy=strategy, resolved=resolved, answer=answer, sigma=sigma)
-    warnings = outcome.warnings + _ignored(strategy=strategy)
+    warnings = outcome.warnings + _ignored(strategy=strategy) + notes(resolved.layout.exchange)
     lines += outcome.lines
     document = _document(
         scenario=scenario,
@@ -352,6 +353,7 @@ def strategy_document(resolved: Resolved) -> dict[str, Any]:
         "recompute": lay.recompute,
         "precision": lay.precision,
         "optimizer": lay.optimizer,
+        "gradient_compression": lay.exchange.kind if lay.exchange == PLAIN else asdict(lay.exchange),
         "overlap": {"dp": resolved.software.dp_overlap, "tp": resolved.software.tp_overlap_frac},
         "framework": {"name": resolved.software.framework, "release": resolved.software.from_year},
         "chosen": dict(resolved.choices),

@@ -28,9 +28,28 @@ def layout_problems(
         out.append(("cp", f"cp {cp} does not divide the sequence of {sequence} tokens"))
     elif sequence is not None and s.sequence_parallel and sequence // cp % tp:
         out.append(("sequence_parallel", f"tp {tp} does not divide the {sequence // cp} tokens of a rank"))
+    out += _exchange_problems(s)
     if gpus is not None:
         out += _cluster_problems(s=s, gpus=gpus, global_batch=global_batch, product=tp * pp * cp)
     return out
+
+
+def _exchange_problems(s: Strategy) -> list[tuple[str, str]]:
+    asked, zero = s.gradient_compression, s.zero_stage
+    if asked is None:
+        return []
+    out = []
+    if asked.kind in {"onebit", "lowrank"} and (zero or 0) >= 2:
+        out.append(f"{asked.kind} needs whole gradients on every rank, which ZeRO-{zero} does not keep")
+    if asked.every_steps > 1 and (zero or 0) >= 1:
+        out.append(f"every_steps > 1 needs whole optimizer states on every rank, not ZeRO-{zero}")
+    if asked.staleness_steps and (zero or 0) >= 3:
+        out.append("staleness_steps needs weights on every rank, not ZeRO-3")
+    if asked.staleness_steps and asked.every_steps > 1:
+        out.append("give every_steps or staleness_steps, not both")
+    if (asked.weights != "none" or asked.secondary) and zero not in {None, 3}:
+        out.append(f"quantised weights and a second copy belong to ZeRO-3, not ZeRO-{zero}")
+    return [("gradient_compression", text) for text in out]
 
 
 def _model_problems(*, s: Strategy, model: ModelSpec, tp: int, pp: int, vpp: int) -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """How the work is spread and run. An open field is closed by the preset, then by what memory allows."""
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from planner.scenario.base import Block
 
@@ -31,6 +31,25 @@ class Framework(Block):
     """Year of the software."""
     mode: Literal["eager", "compile", "regional", "graph"] = "eager"
     """eager, whole-model compile, per-block compile, or captured CUDA graph."""
+
+
+class GradientCompression(Block):
+    """How data-parallel ranks exchange gradients and weights. A word alone is its kind."""
+
+    kind: Literal["none", "fp16", "int8", "int4", "onebit", "lowrank"] = "none"
+    """Form of the gradients on the wire."""
+    rank: int = Field(default=4, ge=1)
+    """Columns of the factors of lowrank (PowerSGD)."""
+    warmup_frac: float = Field(default=0.2, ge=0, le=1)
+    """Share of the steps that onebit exchanges uncompressed (1-bit Adam: 15 to 20 %)."""
+    weights: Literal["none", "int8"] = "none"
+    """Form of the weights that ZeRO-3 gathers (quantised ZeRO)."""
+    secondary: bool = False
+    """A second copy of the weights in each node for the backward gathers (hierarchical ZeRO)."""
+    every_steps: int = Field(default=1, ge=1)
+    """Optimizer steps between exchanges (local SGD)."""
+    staleness_steps: int = Field(default=0, ge=0, le=64)
+    """Steps that an exchange may lag behind (bounded staleness)."""
 
 
 class Strategy(Block):
@@ -68,8 +87,8 @@ class Strategy(Block):
     """dtype of the matmuls; null = bf16."""
     optimizer: Literal["adamw", "adamw_fused", "adamw_foreach", "adamw_loop", "sgd"] | None = None
     """Optimizer; null = adamw with fp32 master weights."""
-    gradient_compression: Literal["none"] | None = None
-    """Compression of exchanged gradients (only none is modelled)."""
+    gradient_compression: GradientCompression | None = None
+    """Compressed, local or stale exchange between data-parallel ranks: fp16, int8, onebit, lowrank, ..."""
     overlap: Overlap | None = None
     """Overlap switches."""
     framework: Framework | None = None
@@ -80,3 +99,8 @@ class Strategy(Block):
     """Keys of the optimisation catalogue (none is modelled yet)."""
     engineering_weeks: float = Field(default=0.0, ge=0)
     """Person-weeks that this strategy costs before it runs."""
+
+    @field_validator("gradient_compression", mode="before")
+    @classmethod
+    def _kind_alone(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value

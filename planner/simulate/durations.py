@@ -8,11 +8,14 @@ from planner import catalog
 from planner.catalog.software import Software
 from planner.catalog.types import ModelSpec
 from planner.cost.collective import collective_s
+from planner.cost.compression import exchange_s
 from planner.cost.kernels import optimizer_s
 from planner.cost.operator import HOST_CALL_S, PhaseCost, Setting, phase_cost
 from planner.cost.topology import axis_group
 from planner.cost.types import Network
 from planner.simulate.plan import FsdpBlock, StepPlan
+from planner.simulate.relax import relaxed
+from planner.workload.exchange import PLAIN
 from planner.workload.layout import Layout, layers_per_chunk
 from planner.workload.memory import stage_params
 from planner.workload.operators import embedding_operators, head_operators, layer_operators
@@ -122,6 +125,12 @@ def _cells(*, model: ModelSpec, layout: Layout) -> list[list[tuple[int, int]]]:
 
 def _exchange_s(*, nbytes: float, op: str, axis: str, layout: Layout, machine: Machine) -> float:
     group = axis_group(axis=axis, layout=layout, network=machine.network)
+    if layout.exchange != PLAIN and axis in {"dp", "shard", "expert_dp"}:
+        element = 2.0 if op == "all_gather" else float(layout.gradient_bytes)
+        return exchange_s(
+            exchange=layout.exchange, op=op, nbytes=nbytes, element_bytes=element,
+            group=group, network=machine.network, gpu=machine.gpu,
+        ).seconds  # fmt: skip
     return collective_s(op=op, payload_bytes=nbytes, group=group, network=machine.network).seconds
 
 
@@ -308,6 +317,7 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
         # Zero-bubble 2p drops the barrier of the gradient norm (arXiv 2401.10241, section 4).
         optimizer_barrier=layout.schedule != "zb2p",
     )
+    plan = relaxed(plan=plan, exchange=layout.exchange)
     total_moe = sum(c[1] for row in cells for c in row)
     layers = ((dense, float(model.layers - total_moe)), (expert, float(total_moe)))
     link = max(sum(sum(b) for b in stage) for stage in buckets) + max(sum(g) for g in gathers)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
+from planner.workload.exchange import PLAIN, Exchange
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -27,6 +29,7 @@ class Layout:
         mtp_layers: multi-token-prediction layers behind the last stage, each with its own logits.
         weight_bytes: bytes of a weight where the precision does not say it (8-bit frozen weights), 0 = it does.
         optimizer_offload_frac: share of the optimizer states kept in host memory.
+        exchange: how gradients and weights are exchanged where it is not the plain way.
     """
 
     tp: int = 1
@@ -58,6 +61,7 @@ class Layout:
     mtp_layers: int = 0
     weight_bytes: float = 0.0
     optimizer_offload_frac: float = 0.0
+    exchange: Exchange = PLAIN
 
     @property
     def gpus(self) -> int:

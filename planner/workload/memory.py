@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from planner.catalog.types import ModelSpec
+from planner.workload.exchange import extra_bytes
 from planner.workload.layout import Layout
 from planner.workload.memory_activations import (
     layer_activation_bytes,
@@ -103,6 +104,8 @@ def rank_memory(
     states = weights + gradients + optimizer
     steady = states + step_copy + lasting
     buffers += step_copy if stack.step_copy_stays and layout.zero_stage < 3 else 0.0
+    owned = sum(stage_params(model=model, layout=layout, stage=stage))
+    buffers += extra_bytes(exchange=layout.exchange, params=owned, trained_frac=layout.trained_frac)
     peak = states + kept + buffers
     fragmenting = kept + buffers + (states if stack.states_fragment else 0.0)
     return RankMemory(

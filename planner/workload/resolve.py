@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from planner.catalog.software import Software, software
 from planner.catalog.types import ModelSpec
 from planner.scenario.strategy import Strategy
+from planner.workload.exchange import PLAIN, Exchange, usual_zero_stages
 from planner.workload.layout import Layout
 from planner.workload.memory import RankMemory, worst_rank
 
@@ -52,6 +53,11 @@ def _with_overlap(*, soft: Software, strategy: Strategy) -> Software:
         # Half of the collective is what userbuffer chunking hides on published Megatron runs.
         soft = replace(soft, tp_overlap_frac=max(soft.tp_overlap_frac, 0.5) if overlap.tp else 0.0)
     return soft
+
+
+def _exchange(*, strategy: Strategy, model: ModelSpec) -> Exchange:
+    asked = strategy.gradient_compression
+    return PLAIN if asked is None else Exchange(side=model.hidden, **asked.model_dump())
 
 
 def _powers_down(limit: int) -> Iterator[int]:
@@ -100,10 +106,12 @@ def resolve_strategy(
         autocast=strategy.precision == "amp",
         optimizer=strategy.optimizer or "adamw",
         gradient_bytes=soft.gradient_bytes if hybrid else 2,
+        exchange=_exchange(strategy=strategy, model=model),
     )
     # Pipelines keep ZeRO-1: gathering weights for every micro-batch of every stage costs more than it saves.
     usual = (1,) if pp > 1 else ((1, 3) if hybrid else (0, 3))
-    zeros = (strategy.zero_stage,) if strategy.zero_stage is not None else usual
+    open_zeros = usual_zero_stages(exchange=base.exchange, usual=usual)
+    zeros = (strategy.zero_stage,) if strategy.zero_stage is not None else open_zeros
     found = _first_that_fits(base=base, zeros=zeros, strategy=strategy, model=model, soft=soft, capacity=capacity_bytes)
     layout, memory, fits = found
     choices = tuple(
