@@ -10,7 +10,7 @@ from planner import SCHEMA_VERSION, __version__, catalog
 from planner.catalog.line import Line
 from planner.catalog.types import ModelSpec
 from planner.cost.topology import network_of
-from planner.profile.site import Site, SiteError, load_site
+from planner.profile.site import Site, SiteError, load_site, site_sigma
 from planner.scenario import Scenario, Strategy
 from planner.simulate.assemble import StepAnswer, forecast_step, with_site
 from planner.simulate.durations import Machine
@@ -179,8 +179,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
     site = site_of(scenario)
     sigma = _sigma(model=scenario.model_spec, answer=answer)
     if site is not None:
-        # Runs of the same cluster narrow the band to their own scatter and what is left unknown of the constants.
-        sigma = min(sigma, max(0.03, math.hypot(site.residual_sigma, site.compute_sigma)))
+        sigma = site_sigma(site=site, default_sigma=sigma)
     lines = list(_step_lines(answer=answer, resolved=resolved))
     efficiency = None
     if smallest is not None and resolved.fits:
