@@ -13,6 +13,7 @@ from planner.commands.claims import claims
 from planner.commands.compare import compare
 from planner.commands.fit import fit
 from planner.commands.forecast import forecast
+from planner.commands.report import report
 from planner.commands.roadmap import roadmap
 from planner.commands.run import run
 from planner.commands.schema import schema
@@ -29,7 +30,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (forecast, compare, roadmap, claims, search, size, sweep, sensitivity, run, validate, fit, schema):
+for command in (
+    forecast,
+    compare,
+    roadmap,
+    claims,
+    search,
+    size,
+    sweep,
+    sensitivity,
+    run,
+    validate,
+    fit,
+    report,
+    schema,
+):
     app.command()(command)
 
 

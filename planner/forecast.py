@@ -10,7 +10,7 @@ from planner import SCHEMA_VERSION, __version__, catalog
 from planner.catalog.line import Line
 from planner.catalog.types import ModelSpec
 from planner.cost.topology import network_of
-from planner.profile.site import Site, SiteError, load_site
+from planner.profile.site import Site, SiteError, load_site, site_sigma
 from planner.scenario import Scenario, Strategy
 from planner.simulate.assemble import StepAnswer, forecast_step, with_site
 from planner.simulate.durations import Machine
@@ -108,10 +108,7 @@ def step_sigma(*, scenario: Scenario, answer: StepAnswer) -> float:
         ForecastError: the scenario names a site that cannot be used.
     """
     site, sigma = site_of(scenario), _sigma(model=scenario.model_spec, answer=answer)
-    if site is None:
-        return sigma
-    # Runs of the same cluster narrow the band to their own scatter and what is left unknown of the constants.
-    return min(sigma, max(0.03, math.hypot(site.residual_sigma, site.compute_sigma)))
+    return sigma if site is None else site_sigma(site=site, default_sigma=sigma)
 
 
 def band(*, value: float, sigma: float) -> dict[str, float]:

@@ -21,12 +21,14 @@ def validate(
     gains: Annotated[bool, typer.Option("--gains", help="Speed-ups of optimisations.")] = False,
     outcomes: Annotated[bool, typer.Option("--outcomes", help="Goodput, interruptions, energy, bills.")] = False,
     profile: Annotated[str | None, typer.Option(help="Calibration profile: shipped name or path.")] = None,
+    site: Annotated[Path | None, typer.Option(help="Site file of `planner fit` for the site column of --runs.")] = None,
     engine: Engine = "fast",
     group: Annotated[str | None, typer.Option(help="Only groups whose name contains this text.")] = None,
     readme: Annotated[Path | None, typer.Option(help="Renew the accuracy table of this README.")] = None,
     json_: Json = False,
 ) -> None:
     """Judge forecasts on measured rows, with the constant-MFU baseline beside them."""
+    from planner.profile.site import SiteError
     from planner.validate.command import UnreadableRowsError, validate_kind
 
     check_engine(engine)
@@ -44,8 +46,10 @@ def validate(
         raise InputProblem([error(code="usage", message="give one of " + ", ".join(f"--{k}" for k in kinds))])
     try:
         document = validate_kind(
-            kind=chosen[0] if chosen else "runs", path=file, engine=engine, group=group, profile=profile
+            kind=chosen[0] if chosen else "runs", path=file, engine=engine, group=group, profile=profile, site=site
         )
+    except SiteError as problem:
+        raise InputProblem([error(code="site", message=str(problem), file=str(site))]) from problem
     except UnreadableRowsError as problem:
         raise InputProblem([error(code="rows", message=str(problem), file=str(file) if file else None)]) from problem
     from planner.report.accuracy import print_accuracy, update_readme

@@ -1,6 +1,7 @@
 """A site: a few named constants by which one cluster and its software differ from the default forecast."""
 
 import json
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +35,16 @@ class Site(BaseModel):
     host_sigma: float = Field(ge=0.0)
     residual_sigma: float = Field(ge=0.0)
     """Scatter of the runs around the fit."""
+    configs: tuple[str, ...] = ()
+    """Configuration hashes of those runs, so that a fit to a run is never taken for a forecast of it."""
+
+
+def site_sigma(*, site: Site, default_sigma: float) -> float:
+    """Standard deviation of the logarithm of a forecast with fitted constants.
+
+    Runs of the same cluster narrow the band to their own scatter and what is left unknown of the constants.
+    """
+    return min(default_sigma, max(0.03, math.hypot(site.residual_sigma, site.compute_sigma)))
 
 
 def load_site(path: str | Path) -> Site:

@@ -42,6 +42,13 @@ def print_accuracy(*, document: Mapping[str, Any], console: Console) -> None:
         f"median group {_pct(z['median_group_mape_pct'])} %, constant-MFU baseline "
         f"{_pct(s['baseline']['median_group_mape_pct'])} %; skipped {s['skipped'] or 'none'}"
     )
+    if s["site"]:
+        fitted = sum("site_fitted_to_this_run" in r["flags"] for r in document["rows"])
+        console.print(
+            f"with site constants: mean over groups {_pct(s['site']['mean_group_mape_pct'])} %, median group "
+            f"{_pct(s['site']['median_group_mape_pct'])} %"
+            + (f"; {fitted} rows are of runs that the site was fitted to: a fit, not a forecast" if fitted else "")
+        )
     for name, g in ({"all": s["gains"]} | s["gains"]["by_class"]).items() if "gains" in s else ():
         rho, sign = g["spearman"], g["sign_right_frac"]
         console.print(

@@ -163,7 +163,7 @@ def print_documents(*, docs: Mapping[str, Mapping[str, Any]], title: str, consol
         console.print(f"[yellow]note[/yellow] {warning}")
 
 
-def _figure(*, value: float | None, unit: str) -> str:
+def figure(*, value: float | None, unit: str) -> str:
     """A figure of the decision table in words of its unit."""
     if value is None:
         return "-"
@@ -184,7 +184,7 @@ def print_comparison(*, comparison: Comparison, title: str, console: Console) ->
     print_documents(docs=docs, title=title, console=console)
     console.print()
     decision = [
-        (row["text"], [_figure(value=v, unit=row["unit"]) for v in row["values"].values()])
+        (row["text"], [figure(value=v, unit=row["unit"]) for v in row["values"].values()])
         for row in document["decision_table"]
     ]
     console.print(_table(title="Decision table", names=list(docs), rows=decision))

@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from planner.profile.site import load_site
+
 MAX_BYTES = 200_000_000
 # Each judge takes (rows or None, profile name or None) and returns answer rows; runs have their own entry.
 JUDGES = {
@@ -45,21 +47,30 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def validate_kind(
-    *, kind: str, path: Path | None, engine: str, group: str | None, profile: str | None = None
+    *,
+    kind: str,
+    path: Path | None,
+    engine: str,
+    group: str | None,
+    profile: str | None = None,
+    site: Path | None = None,
 ) -> dict[str, Any]:
-    """Judge packaged rows, or those of a file.
+    """Judge packaged rows, or those of a file; `site` names the constants of the `site` column of runs.
 
     Raises:
-        UnreadableRowsError: the file cannot be read or lacks a needed column.
+        UnreadableRowsError: the file cannot be read or lacks a needed column, or a site for rows other than runs.
+        SiteError: the site file cannot be used.
     """
     if kind not in KINDS:
         raise UnreadableRowsError(f"unknown kind {kind!r}; known: {', '.join(KINDS)}")
+    if site is not None and kind != "runs":
+        raise UnreadableRowsError(f"--site is for --runs: its constants say nothing of {kind}")
     rows = read_rows(path) if path else None
     if kind == "runs":
         from planner.validate.runs import validate_runs
 
         _need(rows, ("metric", "measured", "gpu"), path)
-        return validate_runs(rows=rows, engine=engine, group=group)
+        return validate_runs(rows=rows, engine=engine, group=group, site=load_site(site) if site else None)
     module, name = JUDGES[kind].split(":")
     answers = list(getattr(import_module(module), name)(rows=rows, profile=profile))
     if group:

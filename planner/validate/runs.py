@@ -10,8 +10,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from planner.profile.site import Site
-from planner.simulate.assemble import StepAnswer, forecast_step, peak_flops
+from planner.profile.site import Site, site_sigma
+from planner.simulate.assemble import StepAnswer, forecast_step, peak_flops, with_site
 from planner.validate.band import band_sigma
 from planner.validate.setup import Setup, SkipRowError, number, setup_of_row
 from planner.validate.site import SiteFits, fit_site
@@ -252,13 +252,40 @@ def _with_site(*, answer: dict[str, Any], row: Row, fits: SiteFits, engine: str)
     return answer
 
 
+def _with_named_site(*, answer: dict[str, Any], row: Row, site: Site, engine: str) -> dict[str, Any]:
+    """The answer with its `site` forecast by the constants of a site file; a run they were fitted to is flagged."""
+    if log_ratio(answer) is None:
+        return answer
+    setup = setup_of_row(row)
+    step = _answer(setup, engine)
+    fitted = with_site(
+        answer=step,
+        compute_factor=site.compute_factor,
+        network_factor=site.network_factor,
+        host_factor=site.host_factor,
+    )
+    factor = fitted.step_s / step.step_s
+    value = answer["zero_shot"]["predicted"] * (factor if answer["metric"] == "step_time_s" else 1 / factor)
+    default = band_sigma(answer=step, setup=setup, metric=answer["metric"])
+    half = Z80 * site_sigma(site=site, default_sigma=default)
+    answer["site"] = {
+        "predicted": value,
+        "p10": value * math.exp(-half),
+        "p90": value * math.exp(half),
+        "error_pct": _error(predicted=value, measured=answer["measured"]),
+    }
+    if answer["config"] in site.configs:
+        answer["flags"].append("site_fitted_to_this_run")
+    return answer
+
+
 def fit_rows(*, rows: Sequence[Row], name: str, engine: str = "fast") -> tuple[Site, int]:
     """A site from measured runs, and how many of them were usable.
 
     Raises:
         ValueError: no run can be used; the message names the first reason.
     """
-    usable, reasons = [], []
+    usable, configs, reasons = [], [], []
     for i, row in enumerate(rows):
         answer = validate_row(index=i, row=row, engine=engine)
         ratio = log_ratio(answer)
@@ -266,21 +293,33 @@ def fit_rows(*, rows: Sequence[Row], name: str, engine: str = "fast") -> tuple[S
             reasons.append(answer["skipped"] or f"metric {answer['metric']!r} says nothing of speed")
         else:
             usable.append((_answer(setup_of_row(row), engine), ratio))
+            configs.append(answer["config"])
     if not usable:
         raise ValueError(f"none of {len(rows)} rows can be used: {reasons[0] if reasons else 'no rows'}")
-    return fit_site(name=name, runs=usable), len(usable)
+    return fit_site(name=name, runs=usable, configs=configs), len(usable)
 
 
 def validate_runs(
-    *, rows: Sequence[Row] | None = None, engine: str = "fast", group: str | None = None
+    *, rows: Sequence[Row] | None = None, engine: str = "fast", group: str | None = None, site: Site | None = None
 ) -> dict[str, Any]:
-    """The whole answer of `planner validate --runs`."""
+    """The whole answer of `planner validate --runs`.
+
+    Args:
+        rows: measured runs; None = the packaged public ones.
+        engine: fast or events.
+        group: keeps groups whose name contains this text.
+        site: constants for the `site` column; None = those of packaged rows of the same source and part.
+    """
     from planner.validate.summary import summarise
 
     data = list(rows) if rows is not None else packaged_rows()
     answers = [validate_row(index=i, row=r, engine=engine) for i, r in enumerate(data)]
-    fits = site_fits(engine)
-    answers = [_with_site(answer=a, row=r, fits=fits, engine=engine) for a, r in zip(answers, data, strict=True)]
+    pairs = list(zip(answers, data, strict=True))
+    if site is not None:
+        answers = [_with_named_site(answer=a, row=r, site=site, engine=engine) for a, r in pairs]
+    else:
+        fits = site_fits(engine)
+        answers = [_with_site(answer=a, row=r, fits=fits, engine=engine) for a, r in pairs]
     pairs = [(a, r) for a, r in zip(answers, data, strict=True) if group is None or group.lower() in a["group"].lower()]
     return summarise(
         kind="runs", engine=engine, profile="catalog", answers=[a for a, _ in pairs], rows=[r for _, r in pairs]

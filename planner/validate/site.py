@@ -69,8 +69,8 @@ class SiteFits:
         return float(shares(answer) @ np.linalg.solve(sums.matrix, sums.right)), sums.count
 
 
-def fit_site(*, name: str, runs: Sequence[tuple[StepAnswer, float]]) -> Site:
-    """Constants of one site from (forecast, log(measured seconds / forecast seconds)).
+def fit_site(*, name: str, runs: Sequence[tuple[StepAnswer, float]], configs: Sequence[str] = ()) -> Site:
+    """Constants of one site from (forecast, log(measured seconds / forecast seconds)); `configs` names those runs.
 
     Raises:
         ValueError: no runs.
@@ -95,4 +95,5 @@ def fit_site(*, name: str, runs: Sequence[tuple[StepAnswer, float]]) -> Site:
         host_factor=c,
         host_sigma=float(sigma[2]),
         residual_sigma=scatter,
+        configs=tuple(dict.fromkeys(configs)),
     )

@@ -8,7 +8,8 @@ from planner.forecast import forecast_strategy
 from planner.profile.site import Site, SiteError, load_site
 from planner.scenario import load_scenario
 from planner.simulate.assemble import with_site
-from planner.validate.runs import _answer, fit_rows, packaged_rows, validate_row
+from planner.validate.command import UnreadableRowsError, validate_kind
+from planner.validate.runs import _answer, fit_rows, packaged_rows, validate_row, validate_runs
 from planner.validate.setup import setup_of_row
 from planner.validate.site import SiteFits, fit_site, shares
 
@@ -86,3 +87,37 @@ def test_bad_site_files_say_what_is_wrong(tmp_path: Path) -> None:
         load_site(file)
     with pytest.raises(ValueError, match="none of 1 rows"):
         fit_rows(rows=[ROWS[0] | {"gbs": ""}], name="x")
+
+
+def test_a_site_file_fills_the_site_column_and_flags_what_it_saw(tmp_path: Path) -> None:
+    site, _ = fit_rows(rows=ROWS[::2], name="foundry")
+    document = validate_runs(rows=ROWS, site=site)
+    seen = [a for a in document["rows"] if "site_fitted_to_this_run" in a["flags"]]
+    assert {a["config"] for a in seen} == set(site.configs)
+    assert 0 < len(seen) < len(ROWS)
+    for a, row, step in zip(document["rows"], ROWS, STEPS, strict=True):
+        fitted = with_site(answer=step, compute_factor=site.compute_factor, network_factor=site.network_factor,
+                           host_factor=site.host_factor)  # fmt: skip
+        assert a["site"]["predicted"] == pytest.approx(a["zero_shot"]["predicted"] * step.step_s / fitted.step_s)
+        assert a["site"]["p10"] < a["site"]["predicted"] < a["site"]["p90"]
+        assert row["metric"] == a["metric"]
+    others = [a for a in document["rows"] if a not in seen]
+    assert sum(abs(a["site"]["error_pct"]) for a in others) < sum(abs(a["zero_shot"]["error_pct"]) for a in others)
+
+
+def test_a_site_says_nothing_of_memory_and_moves_time_the_other_way() -> None:
+    site = Site(name="slow", runs=1, compute_factor=1.5, network_factor=1.5, host_factor=1.5, compute_sigma=0.0,
+                network_sigma=0.0, host_sigma=0.0, residual_sigma=0.0)  # fmt: skip
+    rows = [next(r for r in packaged_rows() if r["metric"] == m) for m in ("step_time_s", "mfu_pct", "memory_gb")]
+    time, mfu, memory = validate_runs(rows=rows, site=site)["rows"]
+    assert time["site"]["predicted"] == pytest.approx(1.5 * time["zero_shot"]["predicted"])
+    assert mfu["site"]["predicted"] == pytest.approx(mfu["zero_shot"]["predicted"] / 1.5)
+    assert memory["zero_shot"] is not None
+    assert memory["site"] is None
+
+
+def test_a_site_is_for_runs_alone(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableRowsError, match="--site"):
+        validate_kind(kind="kernels", path=None, engine="fast", group=None, site=tmp_path / "site.json")
+    with pytest.raises(SiteError):
+        validate_kind(kind="runs", path=None, engine="fast", group=None, site=tmp_path / "site.json")
