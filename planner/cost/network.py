@@ -68,11 +68,16 @@ def wire_bytes(*, op: str, payload_bytes: float, size: int) -> float:
     return payload_bytes * WIRE.get(op, 1.0) * ((size - 1) / size if op in WIRE else 1.0)
 
 
-def beside_frac(group: Group) -> float:
-    """Share by which kernels take longer while a collective of this group runs beside them."""
+def beside_frac(*, group: Group, network: Network) -> float:
+    """By how much kernels take longer while a collective of this group runs beside them: measured, else published."""
     if group.size <= 1:
         return 0.0
-    return BESIDE_INSIDE_FRAC if group.size <= max(1, group.per_domain) else BESIDE_ACROSS_FRAC
+    wire = network.measured
+    if group.size <= max(1, group.per_domain):
+        found, usual = (wire.beside_inside_frac if wire else None), BESIDE_INSIDE_FRAC
+    else:
+        found, usual = (wire.beside_across_frac if wire else None), BESIDE_ACROSS_FRAC
+    return usual if found is None else found
 
 
 def domain_nic_bytes_per_s(*, network: Network, group: Group, efficiency: float) -> float:

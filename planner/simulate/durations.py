@@ -316,7 +316,7 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
     plan = relaxed(plan=plan, exchange=layout.exchange)
     axis = "dp" if layout.zero_stage < 3 else "shard"
     group = axis_group(axis=axis, layout=layout, network=machine.network)
-    plan = beside_exchange(plan=plan, slow_frac=beside_frac(group))
+    plan = beside_exchange(plan=plan, slow_frac=beside_frac(group=group, network=machine.network))
     total_moe = sum(c[1] for row in cells for c in row)
     layers = ((dense, float(model.layers - total_moe)), (expert, float(total_moe)))
     link = max(sum(sum(b) for b in stage) for stage in buckets) + max(sum(g) for g in gathers)

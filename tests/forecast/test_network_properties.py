@@ -32,7 +32,7 @@ def answer(name, *, nodes=4, node="hgx-h100", **fabric):
     share=st.floats(0.1, 1.0),
     better=st.floats(1.0, 10.0),
 )
-def test_a_better_network_never_slows(name, gbps, latency_us, share, better):  # noqa: PLR0917
+def test_a_better_network_never_slows(name, gbps, latency_us, share, better):
     base = {"node_bytes_per_s": gbps * 1e9 / 8, "latency_s": latency_us * 1e-6, "efficiency_frac": share}
     slow = answer(name, **base).step_s * (1 + 1e-9)
     assert answer(name, **(base | {"node_bytes_per_s": base["node_bytes_per_s"] * better})).step_s <= slow

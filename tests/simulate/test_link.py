@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.cost.network import BESIDE_ACROSS_FRAC, BESIDE_INSIDE_FRAC, beside_frac
-from planner.cost.types import Group
+from planner.cost.types import Group, MeasuredWire, Network
 from planner.forecast import machine_for, resolve
 from planner.scenario.load import parse_scenario
 from planner.simulate.assemble import forecast_step
@@ -121,5 +121,9 @@ def test_kernels_slow_down_by_what_runs_beside_them():
 
 
 def test_one_rank_slows_nothing_and_network_cards_less_than_links():
-    assert beside_frac(Group(1, 1)) == 0.0
-    assert beside_frac(Group(8, 8)) == BESIDE_INSIDE_FRAC > beside_frac(Group(16, 8)) == BESIDE_ACROSS_FRAC
+    network = Network("nvlink4", 450e9, 8, 8, "ib", 400e9, 8)
+    at = lambda group, net=network: beside_frac(group=group, network=net)  # noqa: E731
+    assert at(Group(1, 1)) == 0.0
+    assert at(Group(8, 8)) == BESIDE_INSIDE_FRAC > at(Group(16, 8)) == BESIDE_ACROSS_FRAC
+    measured = replace(network, measured=MeasuredWire("p", (), beside_inside_frac=0.3))
+    assert (at(Group(8, 8), measured), at(Group(16, 8), measured)) == (0.3, BESIDE_ACROSS_FRAC)
