@@ -11,7 +11,7 @@ from planner.cost.compression import exchange_s
 from planner.cost.kernels import optimizer_s
 from planner.cost.network import beside_frac
 from planner.cost.operator import HOST_CALL_S, PhaseCost, Setting, phase_cost
-from planner.cost.topology import axis_group
+from planner.cost.topology import axis_group, crosses_domains
 from planner.cost.types import Network
 from planner.simulate.plan import FsdpBlock, StepPlan
 from planner.simulate.relax import beside_exchange, relaxed
@@ -310,8 +310,7 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
         tail_s=_tail_s(model=model, layout=layout, machine=machine),
         # Zero-bubble 2p drops the barrier of the gradient norm (arXiv 2401.10241, section 4).
         optimizer_barrier=layout.schedule != "zb2p",
-        shared_link=_crosses(axis="pp", layout=layout, machine=machine)
-        and _crosses(axis="dp", layout=layout, machine=machine),
+        shared_link=all(crosses_domains(axis=a, layout=layout, network=machine.network) for a in ("pp", "dp")),
     )
     plan = relaxed(plan=plan, exchange=layout.exchange)
     axis = "dp" if layout.zero_stage < 3 else "shard"
@@ -321,12 +320,6 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
     layers = ((dense, float(model.layers - total_moe)), (expert, float(total_moe)))
     link = max(sum(sum(b) for b in stage) for stage in buckets) + max(sum(g) for g in gathers)
     return Durations(plan, layers, head, embedding, link, max(optimizer))
-
-
-def _crosses(*, axis: str, layout: Layout, machine: Machine) -> bool:
-    """Whether the ranks of an axis sit in more than one scale-up domain."""
-    group = axis_group(axis=axis, layout=layout, network=machine.network)
-    return group.size > group.per_domain
 
 
 def _chunk_params(
