@@ -15,6 +15,7 @@ from typing import Any
 
 from planner.cost.types import Estimate, Fabric, Group, MeasuredTable, MeasuredWire, Network
 from planner.profile.load import load_profile
+from planner.profile.schema import Profile
 
 MODELLED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
 INTERPOLATED_SPREAD, FOLLOWED_SPREAD, LEAST_FIT_SPREAD = 0.05, 0.12, 0.08
@@ -51,7 +52,21 @@ def wire_of_profile(name_or_path: str) -> MeasuredWire:
             longest = max(longest, statistics.median(times[nbytes]))
             seconds.append(longest)
         tables.append(MeasuredTable(op, ranks, nodes, tuple(sizes), tuple(seconds)))
-    return MeasuredWire(name_or_path, tuple(tables))
+    inside, across = (_beside(profile=profile, across=a) for a in (False, True))
+    return MeasuredWire(name_or_path, tuple(tables), inside, across)
+
+
+def _beside(*, profile: Profile, across: bool) -> float | None:
+    """Median share by which a product took longer beside a collective; None where that was not measured."""
+    found = [
+        sample.p50_s / float(sample.shape["alone_s"]) - 1
+        for sample in profile.samples
+        if sample.kind == "overlap"
+        and sample.op.startswith("matmul_beside_")
+        and float(sample.shape.get("alone_s", 0)) > 0
+        and (int(sample.shape.get("nodes", 1)) > 1) == across
+    ]
+    return max(0.0, statistics.median(found)) if found else None
 
 
 def group_of(*, table: MeasuredTable, network: Network) -> Group:

@@ -21,6 +21,10 @@ BASE_S = 10e-6  # launch and protocol of a collective with one rank a domain
 # Chains through larger domains (NVL72 racks) make trees useless: 20 racks show the latency of a ring over all ranks.
 TREE_DOMAIN_GPUS = 16
 TREE_SHARE = 0.9  # bandwidth of a tree over that of a ring, as the library's own tuning table has it
+# What kernels lose while a collective runs beside them. Inside a domain collectives are kernels that take processors
+# and memory traffic: Galvatron measured 1.126 (arXiv 2211.13878), Calculon assumes 1.15 (SC '23). Between domains the
+# network cards move the bytes: Calculon's 1.02.
+BESIDE_INSIDE_FRAC, BESIDE_ACROSS_FRAC = 0.126, 0.02
 EXCHANGE_STEPS = 64  # peers whose latencies an all-to-all does not hide under each other, at most
 
 
@@ -62,6 +66,18 @@ def fabric_of(*, network: Network, fabrics: Mapping[str, Fabric]) -> Fabric:
 def wire_bytes(*, op: str, payload_bytes: float, size: int) -> float:
     """Bytes a rank sends, ring counting (nccl-tests bus bandwidth factors)."""
     return payload_bytes * WIRE.get(op, 1.0) * ((size - 1) / size if op in WIRE else 1.0)
+
+
+def beside_frac(*, group: Group, network: Network) -> float:
+    """By how much kernels take longer while a collective of this group runs beside them: measured, else published."""
+    if group.size <= 1:
+        return 0.0
+    wire = network.measured
+    if group.size <= max(1, group.per_domain):
+        found, usual = (wire.beside_inside_frac if wire else None), BESIDE_INSIDE_FRAC
+    else:
+        found, usual = (wire.beside_across_frac if wire else None), BESIDE_ACROSS_FRAC
+    return usual if found is None else found
 
 
 def domain_nic_bytes_per_s(*, network: Network, group: Group, efficiency: float) -> float:

@@ -89,3 +89,9 @@ def axis_group(*, axis: str, layout: Layout, network: Network) -> Group:
     if axis == "pp":
         return group_at(size=min(2, layout.pp), stride=layout.tp * layout.cp * layout.dp, network=network)
     raise ValueError(f"unknown axis {axis!r}")
+
+
+def crosses_domains(*, axis: str, layout: Layout, network: Network) -> bool:
+    """Whether the ranks of an axis sit in more than one scale-up domain."""
+    group = axis_group(axis=axis, layout=layout, network=network)
+    return group.size > group.per_domain

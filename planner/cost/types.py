@@ -40,10 +40,17 @@ class MeasuredTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredWire:
-    """Every table measured on one network. Compared by identity: a profile is read once."""
+    """Every table measured on one network. Compared by identity: a profile is read once.
+
+    Attributes:
+        beside_inside_frac: by how much products took longer beside a collective inside a node; None = not measured.
+        beside_across_frac: the same beside one across nodes.
+    """
 
     name: str
     tables: tuple[MeasuredTable, ...]
+    beside_inside_frac: float | None = None
+    beside_across_frac: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

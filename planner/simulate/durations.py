@@ -10,11 +10,12 @@ from planner.catalog.types import ModelSpec
 from planner.cost.collective import collective_s
 from planner.cost.compression import exchange_s
 from planner.cost.kernels import optimizer_s
+from planner.cost.network import beside_frac
 from planner.cost.operator import HOST_CALL_S, PhaseCost, Setting, phase_cost
-from planner.cost.topology import axis_group
+from planner.cost.topology import axis_group, crosses_domains
 from planner.cost.types import Network
 from planner.simulate.plan import FsdpBlock, StepPlan
-from planner.simulate.relax import relaxed
+from planner.simulate.relax import beside_exchange, relaxed
 from planner.workload.exchange import PLAIN
 from planner.workload.layout import Layout, layers_per_chunk
 from planner.workload.memory import stage_params
@@ -316,8 +317,12 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
         tail_s=tail_s(model=model, layout=layout, machine=machine),
         # Zero-bubble 2p drops the barrier of the gradient norm (arXiv 2401.10241, section 4).
         optimizer_barrier=layout.schedule != "zb2p",
+        shared_link=all(crosses_domains(axis=a, layout=layout, network=machine.network) for a in ("pp", "dp")),
     )
     plan = relaxed(plan=plan, exchange=layout.exchange)
+    axis = "dp" if layout.zero_stage < 3 else "shard"
+    group = axis_group(axis=axis, layout=layout, network=machine.network)
+    plan = beside_exchange(plan=plan, slow_frac=beside_frac(group=group, network=machine.network))
     total_moe = sum(c[1] for row in cells for c in row)
     layers = ((dense, float(model.layers - total_moe)), (expert, float(total_moe)))
     link = max(sum(sum(b) for b in stage) for stage in buckets) + max(sum(g) for g in gathers)

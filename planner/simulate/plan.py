@@ -58,6 +58,8 @@ class StepPlan:
         reshard: gather and reduce in every micro-batch; else gather once and reduce in the last micro-batch.
         optimizer_s: [stage] optimizer.
         tail_s: exchange between first and last stage after the gradients (tied embeddings).
+        shared_link: boundary messages and the data-parallel stream of a stage share one link, each at half rate while
+            both are on it. Only the events follow this; `fast` lets them pass each other.
         optimizer_barrier: the gradient norm waits for all stages. Without it the stages' steps are staggered in the
             steady state, and `step_s` is the period of the step.
     """
@@ -81,6 +83,7 @@ class StepPlan:
     optimizer_s: tuple[float, ...] = ()
     tail_s: float = 0.0
     optimizer_barrier: bool = True
+    shared_link: bool = False
 
     def __post_init__(self) -> None:
         """Fill what was left out and refuse what does not fit together."""

@@ -11,6 +11,7 @@ from typing import Any
 import simpy
 from simpy.events import Event, Timeout
 
+from planner.simulate.link import SharedLink
 from planner.simulate.plan import BlockRun, StepPlan, StepResult, block_runs
 from planner.simulate.recorder import Recorder
 from planner.simulate.schedules import Task, downstream, last_gradient_tasks, upstream
@@ -31,8 +32,16 @@ class _Message:
 class _Exchange:
     """The data-parallel stream of a stage: jobs one after another in the order they were put."""
 
-    def __init__(self, *, env: simpy.Environment, jobs: int, track: str, recorder: Recorder | None) -> None:
-        self.busy_s = 0.0
+    def __init__(
+        self,
+        *,
+        env: simpy.Environment,
+        jobs: int,
+        track: str,
+        recorder: Recorder | None,
+        link: SharedLink | None = None,
+    ) -> None:
+        self.busy_s, self._link = 0.0, link
         self._env, self._left, self._track, self._recorder = env, jobs, track, recorder
         self._queue: deque[tuple[str, float, Event]] = deque()
         self._wake: Event | None = None
@@ -54,7 +63,7 @@ class _Exchange:
                 yield self._wake
             name, seconds, done = self._queue.popleft()
             begin = self._env.now
-            yield Timeout(self._env, seconds)
+            yield Timeout(self._env, seconds) if self._link is None else self._link.carry(seconds)
             self.busy_s += seconds
             self._left -= 1
             if self._recorder is not None:
@@ -127,7 +136,15 @@ class _Stage:
         blocks = sum((run.gather_s > 0) + (run.reduce_s > 0) for run in self.ahead)
         track = f"stage {stage}/data parallel"
         jobs = gathers + buckets + blocks
-        self.exchange = _Exchange(env=self.env, jobs=jobs, track=track, recorder=shared.recorder)
+        link = SharedLink(self.env) if plan.shared_link else None
+        self.exchange = _Exchange(env=self.env, jobs=jobs, track=track, recorder=shared.recorder, link=link)
+        # Overlapped boundary messages that share the link queue on a stream of their own.
+        self.outbox: _Exchange | None = None
+        if link is not None and plan.p2p_overlap:
+            sends = sum(t.kind in NAMES and self.routes.get((t.kind, t.chunk), (False, None))[1] is not None
+                        for t in self.tasks)  # fmt: skip
+            track = f"stage {stage}/pipeline"
+            self.outbox = _Exchange(env=self.env, jobs=sends, track=track, recorder=shared.recorder, link=link)
         self.env.process(self._run())
 
     def _route(self, kind: str, chunk: int) -> tuple[bool, tuple[int, int] | None]:
@@ -239,17 +256,18 @@ class _Stage:
         """Put a task's output on the pipeline stream."""
         env, seconds, now = self.env, self.plan.send_s, self.env.now
         self.spent.link += seconds
+        name = f"{NAMES[task.kind]}{task.micro_batch}.{task.chunk} to {target[0]}"
         begin = max(now, self.link_free_s)
         self.link_free_s = begin + seconds
-        arrival = Timeout(env, self.link_free_s - now)
+        shared = self.outbox
+        arrival = Timeout(env, self.link_free_s - now) if shared is None else shared.put(name, seconds)
         key = (task.kind, task.micro_batch, target[1])
         peer = self.shared.stages[target[0]]
         peer.inbox[key] = _Message(ended_s=now, arrival=arrival)
         told = peer.waiting.pop(key, None)
         if told is not None:
             told.succeed()
-        if self.shared.recorder is not None:
-            name = f"{NAMES[task.kind]}{task.micro_batch}.{task.chunk} to {target[0]}"
+        if self.shared.recorder is not None and shared is None:
             self._record("pipeline", name, begin, self.link_free_s)
 
     def _gate(self, chunk: int) -> Process:

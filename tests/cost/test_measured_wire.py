@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,17 @@ def test_measured_sizes_are_kept_and_gaps_interpolated(tmp_path):
     gather = collective_s(op="all_gather", payload_bytes=1e6, group=Group(8, 8), network=network).seconds
     packaged = shipped_model(op="all_gather", payload_bytes=1e6, group=Group(8, 8), network=NETWORK).seconds
     assert gather / packaged == pytest.approx(1e-4 / usual)
+
+
+def test_slow_downs_beside_a_collective_are_read(tmp_path):
+    file = profile(tmp_path, [("all_reduce", 8, 1, 1e6, 1e-4)])
+    data = json.loads(Path(file).read_text())
+    beside = data["samples"][0] | {"kind": "overlap", "op": "matmul_beside_all_reduce", "p50_s": 1.2}
+    data["samples"] += [beside | {"shape": {"bytes": 1e6, "ranks": 8, "nodes": n, "alone_s": 1.0}} for n in (1, 1)]
+    (tmp_path / "beside.json").write_text(json.dumps(data))
+    wire = with_measured(network=NETWORK, profile=str(tmp_path / "beside.json")).measured
+    assert wire.beside_inside_frac == pytest.approx(0.2)
+    assert wire.beside_across_frac is None
 
 
 def test_the_fit_recovers_a_fabric_and_carries_to_other_groups(slow_file):

@@ -15,7 +15,7 @@ from planner.cost.types import Fabric, Group, Network
 
 HERE = Path(__file__).parent
 NODES, BITS_PER_S, LATENCY_S = 4, 200e6, 2e-3
-SIZES = (65_536, 1_048_576, 4_194_304)
+SIZES = (4_096, 65_536, 1_048_576, 4_194_304)
 # tc counts a frame with its header, 14 bytes, and not what else the wire carries: 1448 of 1514 bytes are payload.
 SHAPED_FRAMING = 1448 / 1514
 
