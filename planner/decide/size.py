@@ -161,20 +161,8 @@ def _nearest(*, options: Sequence[Option], scan: Scan, demand: Demand, seed: int
 def confirm(*, option: Option, demand: Demand, precision: str, scan: Scan, seed: int) -> Confirmed:
     """The full forecast of an option: its plan searched anew and run by events, its run replicated with its spares."""
     scan.say(f"confirming {option.nodes} x {option.source.node} ({option.source.provider or 'market'})")
-    strategy = option.strategy
-    if scan.fixed is None:
-        try:
-            refined = refine(
-                scenario=option.scenario,
-                sweep=sweep_plans(scenario=option.scenario, precision=precision),
-                count=REFINED,
-            )
-        except ForecastError:
-            refined = []
-        if refined:
-            strategy = strategy_of(refined[0][0], scenario=option.scenario)
-    one = option.scenario.model_copy(update={"strategies": {"plan": strategy}})
-    forecast = forecast_strategy(scenario=one, name="plan", engine="events")
+    strategy, forecast = _best_plan(option=option, precision=precision, searched=scan.fixed is None)
+    one = forecast_scenario(option=option, strategy=strategy)
     figures = Figures.of(forecast.document, scenario=one)
     plan = run_plan(scenario=one, strategy=strategy, layout=forecast.resolved.layout, step_s=forecast.answer.step_s)
     chunks = simulate_chunks(plan=plan, replications=REPLICATIONS, seed=seed)
@@ -189,6 +177,30 @@ def confirm(*, option: Option, demand: Demand, precision: str, scan: Scan, seed:
     missed = tuple(sorted((set(demand.missed(figures)) - {"deadline_days"}) | late))
     settled = replace(option, strategy=strategy, step_s=forecast.answer.step_s, figures=figures)
     return Confirmed(settled, forecast, p_deadline, p_budget, (p10, p50, p90), missed)
+
+
+def forecast_scenario(*, option: Option, strategy: Strategy) -> Scenario:
+    """An option's scenario with one plan."""
+    return option.scenario.model_copy(update={"strategies": {"plan": strategy}})
+
+
+def _best_plan(*, option: Option, precision: str, searched: bool) -> tuple[Strategy, Forecast]:
+    """The fastest by events of the option's own plan and of those that the whole search finds on its size."""
+    own = forecast_strategy(
+        scenario=forecast_scenario(option=option, strategy=option.strategy), name="plan", engine="events"
+    )
+    best = (option.strategy, own)
+    if not searched:
+        return best
+    try:
+        sweep_ = sweep_plans(scenario=option.scenario, precision=precision)
+        refined = refine(scenario=option.scenario, sweep=sweep_, count=REFINED)
+    except ForecastError:
+        return best
+    for candidate, forecast in refined:
+        if not best[1].resolved.fits or forecast.answer.step_s < best[1].answer.step_s:
+            best = (strategy_of(candidate, scenario=option.scenario), forecast)
+    return best
 
 
 def _described(option: Option) -> dict[str, Any]:
@@ -260,6 +272,13 @@ def _stops_work(*, scenario: Scenario, strategy: Strategy) -> bool:
     return strategy.preset == "stack" and strategy.engineering_weeks == 0
 
 
+def _can_scale(*, option: Option, gpus: int) -> bool:
+    """Whether the plan's own micro-batch divides what a rank gets on another size."""
+    plan, batch = option.strategy, option.scenario.training.global_batch_sequences
+    ranks, rest = divmod(gpus, (plan.tp or 1) * (plan.pp or 1) * (plan.cp or 1))
+    return not rest and ranks > 0 and batch % (ranks * (plan.micro_batch_sequences or 1)) == 0
+
+
 def _bring_along(found: Confirmed) -> dict[str, Any]:
     """Knee, requirements and acceptance figures of the chosen cluster."""
     option, document = found.option, found.forecast.document
@@ -274,7 +293,8 @@ def _bring_along(found: Confirmed) -> dict[str, Any]:
     )
     low, high = KNEE_OCTAVES
     first = max(1, option.gpus >> low)
-    span = sizes(first=first, last=option.gpus << high, per_node=node.gpus_per_node)
+    every = sizes(first=first, last=option.gpus << high, per_node=node.gpus_per_node)
+    span = [g for g in every if _can_scale(option=option, gpus=g)]
     try:
         knee = knee_of(sweep(scenario=one, strategy=option.strategy, gpus=span, kind="strong"))
     except ForecastError:

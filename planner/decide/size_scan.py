@@ -110,6 +110,9 @@ def _named(name: str) -> list[Source]:
     try:
         part = catalog.gpu(name).name
     except CatalogError:
+        short = [g for g in proposed_gpus() if g.lower().startswith(name.lower())]
+        if short:
+            return [s for gpu in short for s in sources(gpu)]
         node = catalog.node(name)
         found = [s for s in sources(node.gpu) if s.node == node.name]
         return found or [Source(node.name, node.gpu, None, TENURES)]
@@ -141,7 +144,7 @@ def on_terms(*, scenario: Scenario, source: Source, tenure: str, days: float, sp
     """The scenario under a source's terms.
 
     Unless the scenario states them, the used share of a commitment and of a bought cluster is what the programme fills:
-    the rest of the year is paid and idle.
+    the rest of the year is paid and idle. Servers bought are sold when the programme ends, at the resale curve.
     """
     pricing, own = scenario.pricing, scenario.pricing.own
     update: dict[str, Any] = {"tenure": tenure, "provider": source.provider}
@@ -157,6 +160,8 @@ def on_terms(*, scenario: Scenario, source: Source, tenure: str, days: float, sp
             terms["utilization_frac"] = max(1e-3, min(own.utilization_frac, share))
         if "spares_frac" in own.model_fields_set:
             terms.pop("spares_frac")
+        if "life_years" not in own.model_fields_set:
+            terms["life_years"] = min(own.life_years, max(1.0, scenario.programme.years))
         update["own"] = own.model_copy(update=terms)
     out: dict[str, Any] = {"pricing": pricing.model_copy(update=update)}
     if tenure == "own" and scenario.run.spares is None:
@@ -242,7 +247,8 @@ class Scan:
         plans: Iterable[Strategy] = self.plans_of(source)
         if afresh and self.fixed is None:
             plans = [*plans, *searched(scenario=one, precision=self.precision, count=1)]
-        fitting = [(seconds, plan) for plan in plans if (seconds := closed_form_s(scenario=one, strategy=plan))]
+        divided = [p for plan in plans if (p := dividing(scenario=one, strategy=plan, exact=self.fixed is not None))]
+        fitting = [(seconds, plan) for plan in divided if (seconds := closed_form_s(scenario=one, strategy=plan))]
         if not fitting:
             self.options[key] = []
             return []
@@ -307,6 +313,25 @@ class Scan:
     def _works(self, source: Source, nodes: int) -> bool:
         found = self.options.get((source.node, source.provider, nodes), [])
         return any(not self.demand.missed(o.figures) for o in found)
+
+
+def dividing(*, scenario: Scenario, strategy: Strategy, exact: bool) -> Strategy | None:
+    """The plan on another size, its micro-batch the largest divisor of a rank's sequences up to the plan's own.
+
+    None where degrees or batch do not divide; with `exact` also where the micro-batch would have to change.
+    """
+    fixed = (strategy.tp or 1) * (strategy.pp or 1) * (strategy.cp or 1)
+    ranks, rest = divmod(scenario.gpus, fixed)
+    batch = scenario.training.global_batch_sequences
+    if rest or not ranks or batch % ranks:
+        return None
+    local, micro = batch // ranks, strategy.micro_batch_sequences
+    if micro is None or local % micro == 0:
+        return strategy
+    if exact:
+        return None
+    largest = max(m for m in range(1, min(micro, local) + 1) if local % m == 0)
+    return strategy.model_copy(update={"micro_batch_sequences": largest})
 
 
 def closed_form_s(*, scenario: Scenario, strategy: Strategy) -> float | None:
