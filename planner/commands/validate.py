@@ -1,8 +1,9 @@
 """`planner validate`."""
 
 import sys
+from datetime import date
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +25,7 @@ def validate(
     site: Annotated[Path | None, typer.Option(help="Site file of `planner fit` for the site column of --runs.")] = None,
     engine: Engine = "fast",
     group: Annotated[str | None, typer.Option(help="Only groups whose name contains this text.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the answer as a page (.html, or .pdf).")] = None,
     readme: Annotated[Path | None, typer.Option(help="Renew the accuracy table of this README.")] = None,
     json_: Json = False,
 ) -> None:
@@ -44,6 +46,8 @@ def validate(
     chosen = [kind for kind, on in kinds.items() if on]
     if len(chosen) > 1:
         raise InputProblem([error(code="usage", message="give one of " + ", ".join(f"--{k}" for k in kinds))])
+    if report is not None:
+        _check(report)
     try:
         document = validate_kind(
             kind=chosen[0] if chosen else "runs", path=file, engine=engine, group=group, profile=profile, site=site
@@ -57,9 +61,33 @@ def validate(
     if readme is not None:
         update_readme(path=readme, document=document)
         sys.stderr.write(f"renewed the accuracy table of {readme}\n")
+    if report is not None:
+        _write(report, document=document, file=file)
     if json_:
         emit(document)
     else:
         from rich.console import Console
 
         print_accuracy(document=document, console=Console())
+
+
+def _check(page: Path) -> None:
+    from planner.report.page import ReportError, check_page
+
+    try:
+        check_page(page)
+    except ReportError as problem:
+        raise InputProblem([error(code="report", message=str(problem), file=str(page))]) from problem
+
+
+def _write(page: Path, *, document: dict[str, Any], file: Path | None) -> None:
+    from planner.report.accuracy_html import accuracy_html
+    from planner.report.page import write_page
+    from planner.validate.explain import explain_worst
+
+    worst = explain_worst(document=document, path=file)
+    try:
+        write_page(path=page, html=accuracy_html(answer=document, worst=worst, today=date.today()))
+    except OSError as problem:
+        raise InputProblem([error(code="report", message=f"cannot write: {problem}", file=str(page))]) from problem
+    sys.stderr.write(f"wrote {page}\n")

@@ -1,7 +1,9 @@
 """The smallest and the cheapest cluster that meets the goals, what to relax if none does, and what it must bring."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from planner.decide.requirements import acceptance, storage_write_bytes_per_s
 from planner.decide.run import elapsed_days, simulate_chunks
 from planner.decide.search import refine, strategy_of, sweep_plans
 from planner.decide.size_goals import Demand, Figures, below, relaxations
-from planner.decide.size_scan import Option, Say, Scan, offered, silent
+from planner.decide.size_scan import Option, Say, Scan, silent
+from planner.decide.size_terms import offered
 from planner.decide.sweep import knee_of, sizes, sweep
 from planner.forecast import Forecast, ForecastError, forecast_strategy, machine_for, step_sigma
 from planner.scenario import Scenario, Strategy
@@ -19,7 +22,7 @@ from planner.simulate.run.setup import run_plan
 from planner.workload.params import total_params
 
 REFINED = 3  # plans of the chosen size that are run by events
-CONFIRMED = 4  # clusters that are put to the full forecast before the goals are given up
+CONFIRMED, MOST_CONFIRMED = 2, 5  # clusters that are put to the full forecast: at least, and before giving up
 REPLICATIONS = 400
 LISTED = 12
 KNEE_OCTAVES = (3, 4)  # doublings below and above the chosen size
@@ -68,9 +71,13 @@ def size(
         scan.descend(source)
     options = scan.every()
     good = [o for o in options if not demand.missed(o.figures)]
-    chosen = _confirmed(good=good, scan=scan, demand=demand, seed=seed)
-    cheapest, smallest = chosen
-    met = cheapest is not None and not cheapest.missed
+    done = _confirmed(good=good, scan=scan, demand=demand, seed=seed)
+    upheld = [c for c in done.values() if not c.missed]
+    cheapest = min(upheld, key=lambda c: _by_cost(c.option), default=None)
+    smallest = min(upheld, key=lambda c: _by_size(c.option), default=None)
+    met = cheapest is not None
+    # What the full forecast found stands for what the closed form guessed.
+    options = [done[o].option if o in done else o for o in options]
     shown = cheapest or _nearest(options=options, scan=scan, demand=demand, seed=seed)
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -126,23 +133,19 @@ def _leading(*, scan: Scan) -> list[Any]:
     return list(dict.fromkeys(leaders))
 
 
-def _confirmed(
-    *, good: Sequence[Option], scan: Scan, demand: Demand, seed: int
-) -> tuple[Confirmed | None, Confirmed | None]:
-    """The cheapest and the smallest option that the full forecast upholds."""
-    done: dict[tuple[Any, ...], Confirmed] = {}
-    out: list[Confirmed | None] = []
+def _confirmed(*, good: Sequence[Option], scan: Scan, demand: Demand, seed: int) -> dict[Option, Confirmed]:
+    """The cheapest few and the smallest that meet the goals in closed form, each put to the full forecast.
+
+    Of either kind looks at CONFIRMED options, and further until one upholds the goals or MOST_CONFIRMED are through.
+    """
+    done: dict[Option, Confirmed] = {}
     for order in (_by_cost, _by_size):
-        held: Confirmed | None = None
-        for option in sorted(good, key=order)[:CONFIRMED]:
-            key = (option.source, option.tenure, option.nodes)
-            if key not in done:
-                done[key] = confirm(option=option, demand=demand, precision=scan.precision, scan=scan, seed=seed)
-            if not done[key].missed:
-                held = done[key]
+        for index, option in enumerate(sorted(good, key=order)[:MOST_CONFIRMED]):
+            if index >= CONFIRMED and any(not c.missed for c in done.values()):
                 break
-        out.append(held)
-    return out[0], out[1]
+            if option not in done:
+                done[option] = confirm(option=option, demand=demand, precision=scan.precision, scan=scan, seed=seed)
+    return done
 
 
 def _nearest(*, options: Sequence[Option], scan: Scan, demand: Demand, seed: int) -> Confirmed | None:
@@ -161,20 +164,8 @@ def _nearest(*, options: Sequence[Option], scan: Scan, demand: Demand, seed: int
 def confirm(*, option: Option, demand: Demand, precision: str, scan: Scan, seed: int) -> Confirmed:
     """The full forecast of an option: its plan searched anew and run by events, its run replicated with its spares."""
     scan.say(f"confirming {option.nodes} x {option.source.node} ({option.source.provider or 'market'})")
-    strategy = option.strategy
-    if scan.fixed is None:
-        try:
-            refined = refine(
-                scenario=option.scenario,
-                sweep=sweep_plans(scenario=option.scenario, precision=precision),
-                count=REFINED,
-            )
-        except ForecastError:
-            refined = []
-        if refined:
-            strategy = strategy_of(refined[0][0], scenario=option.scenario)
-    one = option.scenario.model_copy(update={"strategies": {"plan": strategy}})
-    forecast = forecast_strategy(scenario=one, name="plan", engine="events")
+    strategy, forecast = _best_plan(option=option, precision=precision, searched=scan.fixed is None)
+    one = forecast_scenario(option=option, strategy=strategy)
     figures = Figures.of(forecast.document, scenario=one)
     plan = run_plan(scenario=one, strategy=strategy, layout=forecast.resolved.layout, step_s=forecast.answer.step_s)
     chunks = simulate_chunks(plan=plan, replications=REPLICATIONS, seed=seed)
@@ -185,10 +176,41 @@ def confirm(*, option: Option, demand: Demand, precision: str, scan: Scan, seed:
     p_budget = None
     if demand.budget_usd is not None:
         p_budget = below(median=figures.cost_usd, sigma=figures.cost_sigma, limit=demand.budget_usd)
-    late = {"deadline_days"} if p_deadline < demand.probability else set()
-    missed = tuple(sorted((set(demand.missed(figures)) - {"deadline_days"}) | late))
+    figures = _simulated(figures=figures, days=days, probability=demand.probability)
     settled = replace(option, strategy=strategy, step_s=forecast.answer.step_s, figures=figures)
-    return Confirmed(settled, forecast, p_deadline, p_budget, (p10, p50, p90), missed)
+    return Confirmed(settled, forecast, p_deadline, p_budget, (p10, p50, p90), demand.missed(figures))
+
+
+def _simulated(*, figures: Figures, days: Any, probability: float) -> Figures:
+    """The figures with the replicated runs' median, and the spread that gives their quantile at the probability."""
+    median, reached = (float(q) for q in np.quantile(days, (0.5, probability)))
+    z = NormalDist().inv_cdf(probability)
+    sigma = math.log(reached / median) / z if abs(z) > 0.05 else figures.days_sigma
+    return replace(figures, days=median, days_sigma=sigma)
+
+
+def forecast_scenario(*, option: Option, strategy: Strategy) -> Scenario:
+    """An option's scenario with one plan."""
+    return option.scenario.model_copy(update={"strategies": {"plan": strategy}})
+
+
+def _best_plan(*, option: Option, precision: str, searched: bool) -> tuple[Strategy, Forecast]:
+    """The fastest by events of the option's own plan and of those that the whole search finds on its size."""
+    own = forecast_strategy(
+        scenario=forecast_scenario(option=option, strategy=option.strategy), name="plan", engine="events"
+    )
+    best = (option.strategy, own)
+    if not searched:
+        return best
+    try:
+        sweep_ = sweep_plans(scenario=option.scenario, precision=precision)
+        refined = refine(scenario=option.scenario, sweep=sweep_, count=REFINED)
+    except ForecastError:
+        return best
+    for candidate, forecast in refined:
+        if not best[1].resolved.fits or forecast.answer.step_s < best[1].answer.step_s:
+            best = (strategy_of(candidate, scenario=option.scenario), forecast)
+    return best
 
 
 def _described(option: Option) -> dict[str, Any]:
@@ -260,6 +282,13 @@ def _stops_work(*, scenario: Scenario, strategy: Strategy) -> bool:
     return strategy.preset == "stack" and strategy.engineering_weeks == 0
 
 
+def _can_scale(*, option: Option, gpus: int) -> bool:
+    """Whether the plan's own micro-batch divides what a rank gets on another size."""
+    plan, batch = option.strategy, option.scenario.training.global_batch_sequences
+    ranks, rest = divmod(gpus, (plan.tp or 1) * (plan.pp or 1) * (plan.cp or 1))
+    return not rest and ranks > 0 and batch % (ranks * (plan.micro_batch_sequences or 1)) == 0
+
+
 def _bring_along(found: Confirmed) -> dict[str, Any]:
     """Knee, requirements and acceptance figures of the chosen cluster."""
     option, document = found.option, found.forecast.document
@@ -274,7 +303,8 @@ def _bring_along(found: Confirmed) -> dict[str, Any]:
     )
     low, high = KNEE_OCTAVES
     first = max(1, option.gpus >> low)
-    span = sizes(first=first, last=option.gpus << high, per_node=node.gpus_per_node)
+    every = sizes(first=first, last=option.gpus << high, per_node=node.gpus_per_node)
+    span = [g for g in every if _can_scale(option=option, gpus=g)]
     try:
         knee = knee_of(sweep(scenario=one, strategy=option.strategy, gpus=span, kind="strong"))
     except ForecastError:

@@ -134,6 +134,7 @@ def relaxations(*, demand: Demand, options: Sequence[Any], describe: Describe) -
         options: everything that fits; each has `figures`.
         describe: what is said of the option that the relaxed goal would allow.
     """
+    options = [o for o in options if demand.missed(o.figures)]
     out = []
     for goal in GOALS:
         limit = demand.limit(goal)

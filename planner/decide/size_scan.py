@@ -7,27 +7,23 @@ degree left open; below the smallest doubling that meets the goals, sizes in bet
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from planner import catalog
-from planner.catalog.errors import CatalogError
-from planner.catalog.offers import Source, proposed_gpus, reference_node, sources
+from planner.catalog.offers import Source
 from planner.decide.requirements import spare_nodes
 from planner.decide.score import Scorer
 from planner.decide.search import distinct, strategy_of, sweep_plans
 from planner.decide.size_goals import Demand, Figures
+from planner.decide.size_terms import on_terms, placed
 from planner.decide.space import Axes, axes_of, placements
 from planner.forecast import ForecastError, machine_for, resolve, step_on, step_sigma
 from planner.outcome import run_and_bill
 from planner.scenario import Scenario, Strategy
-from planner.scenario.cluster import Cluster
 from planner.simulate.assemble import StepAnswer, peak_flops
 from planner.simulate.run.setup import run_plan
 from planner.workload.params import model_flops_per_token
 from planner.workload.resolve import Resolved
 
-TENURES = ("on_demand", "reserved_1y", "reserved_3y", "own")
-COMMITTED_YEARS = {"reserved_1y": 1.0, "reserved_3y": 3.0}
 MOST_GPUS = 32_768
 ANCHOR_MFU = 0.4  # only to guess where to look first
 ANCHORS = (1.0, 0.25)  # sizes that are searched, over the guessed one
@@ -36,7 +32,6 @@ PLANS_KEPT = 3  # of an anchor
 STEPS_BETWEEN = 8  # of a doubling
 LARGEST_MICRO_BATCH, MOST_CHUNKS = 4, 12  # of the searches here; the confirmed size is searched whole
 PASSES = 2000  # of micro-batches through stages and chunks that are walked; longer steps are straight lines
-YEAR_DAYS = 365.0
 # Chance that a spare is at hand. Waiting for a repair takes days, so the chance of the goals alone would be too low.
 SPARE_SERVICE = 0.95
 
@@ -65,103 +60,6 @@ Say = Callable[[str], None]
 
 def silent(text: str) -> None:
     """No progress."""
-
-
-def offered(*, scenario: Scenario, gpu_names: Sequence[str]) -> list[Source]:
-    """What can be had: named parts or nodes, else the proposed parts and the scenario's own node.
-
-    A tenure, provider or quote that the scenario states is kept; a quote speaks for the scenario's own part alone.
-
-    Raises:
-        ForecastError: an unknown name, or nothing is offered on the stated terms.
-    """
-    own = catalog.node(scenario.cluster.node)
-    try:
-        found = [s for name in gpu_names for s in _named(name)]
-    except CatalogError as problem:
-        raise ForecastError(str(problem)) from problem
-    if not gpu_names:
-        listed = [s for gpu in proposed_gpus() for s in sources(gpu)]
-        if not any(s.gpu == own.gpu for s in listed):
-            listed += sources(own.gpu)
-        keeps = [s for s in listed if not (s.gpu == own.gpu and s.provider is None)]
-        terms = next((s.tenures for s in listed if s.gpu == own.gpu and s.provider is None), TENURES)
-        found = [Source(own.name, own.gpu, None, terms), *keeps]
-    pricing = scenario.pricing
-    if pricing.usd_per_gpu_hour is not None or pricing.quote_per_gpu_hour is not None:
-        terms = tuple(dict.fromkeys((pricing.tenure, "own")))
-        rest = [s for s in found if s.gpu != own.gpu]
-        quoted = [Source(own.name, own.gpu, pricing.provider, terms)] if len(rest) < len(found) else []
-        found = quoted + rest
-    elif pricing.provider is not None:
-        found = [s for s in found if (s.provider or "").lower() == pricing.provider.lower()] or [
-            Source(s.node, s.gpu, pricing.provider, TENURES[:3]) for s in found if s.provider is None
-        ]
-    allowed = (pricing.tenure,) if "tenure" in pricing.model_fields_set else TENURES
-    kept = [Source(s.node, s.gpu, s.provider, tuple(t for t in s.tenures if t in allowed)) for s in found]
-    kept = [s for s in kept if s.tenures]
-    if not kept:
-        raise ForecastError(f"nothing is offered as {', '.join(allowed)} on the stated terms")
-    return kept
-
-
-def _named(name: str) -> list[Source]:
-    """The sources of a part, or a node type by itself."""
-    try:
-        part = catalog.gpu(name).name
-    except CatalogError:
-        node = catalog.node(name)
-        found = [s for s in sources(node.gpu) if s.node == node.name]
-        return found or [Source(node.name, node.gpu, None, TENURES)]
-    found = list(sources(part))
-    reference = reference_node(part)
-    if not found and reference is None:
-        raise CatalogError(kind="node with", name=part, known=[n.gpu for n in catalog.nodes().values()])
-    return found or [Source(str(reference), part, None, TENURES)]
-
-
-def placed(*, scenario: Scenario, node: str, nodes: int) -> Scenario:
-    """The scenario on another cluster; fabric and site of the scenario go with its own node type only."""
-    if catalog.node(node).name == catalog.node(scenario.cluster.node).name:
-        cluster = scenario.cluster.model_copy(update={"nodes": nodes})
-    else:
-        cluster = Cluster(node=node, nodes=nodes)
-    # A fresh object: the model's shape is cached on it, settings never change.
-    return scenario.model_copy(update={"cluster": cluster})
-
-
-def programme_share(*, scenario: Scenario, days: float, years: float = 1.0) -> float:
-    """Share of a commitment, or of a bought cluster's year, that the programme fills with runs of this length."""
-    programme = scenario.programme
-    used = programme.runs_per_year * programme.experiment_factor * days / YEAR_DAYS
-    return min(1.0, used * min(1.0, programme.years / years))
-
-
-def on_terms(*, scenario: Scenario, source: Source, tenure: str, days: float, spares: int) -> Scenario:
-    """The scenario under a source's terms.
-
-    Unless the scenario states them, the used share of a commitment and of a bought cluster is what the programme fills:
-    the rest of the year is paid and idle.
-    """
-    pricing, own = scenario.pricing, scenario.pricing.own
-    update: dict[str, Any] = {"tenure": tenure, "provider": source.provider}
-    if catalog.node(scenario.cluster.node).gpu != source.gpu or tenure == "own":
-        update |= {"usd_per_gpu_hour": None, "quote_per_gpu_hour": None}
-    if tenure in COMMITTED_YEARS and "commitment_used_frac" not in pricing.model_fields_set:
-        share = programme_share(scenario=scenario, days=days, years=COMMITTED_YEARS[tenure])
-        update["commitment_used_frac"] = max(1e-3, share)
-    if tenure == "own":
-        terms: dict[str, Any] = {"spares_frac": min(1.0, spares / scenario.cluster.nodes)}
-        if "utilization_frac" not in own.model_fields_set:
-            share = programme_share(scenario=scenario, days=days)
-            terms["utilization_frac"] = max(1e-3, min(own.utilization_frac, share))
-        if "spares_frac" in own.model_fields_set:
-            terms.pop("spares_frac")
-        update["own"] = own.model_copy(update=terms)
-    out: dict[str, Any] = {"pricing": pricing.model_copy(update=update)}
-    if tenure == "own" and scenario.run.spares is None:
-        out["run"] = scenario.run.model_copy(update={"spares": spares})
-    return scenario.model_copy(update=out)
 
 
 def guessed_gpus(*, scenario: Scenario, gpu: str, days: float) -> float:
@@ -242,7 +140,8 @@ class Scan:
         plans: Iterable[Strategy] = self.plans_of(source)
         if afresh and self.fixed is None:
             plans = [*plans, *searched(scenario=one, precision=self.precision, count=1)]
-        fitting = [(seconds, plan) for plan in plans if (seconds := closed_form_s(scenario=one, strategy=plan))]
+        divided = [p for plan in plans if (p := dividing(scenario=one, strategy=plan, exact=self.fixed is not None))]
+        fitting = [(seconds, plan) for plan in divided if (seconds := closed_form_s(scenario=one, strategy=plan))]
         if not fitting:
             self.options[key] = []
             return []
@@ -307,6 +206,25 @@ class Scan:
     def _works(self, source: Source, nodes: int) -> bool:
         found = self.options.get((source.node, source.provider, nodes), [])
         return any(not self.demand.missed(o.figures) for o in found)
+
+
+def dividing(*, scenario: Scenario, strategy: Strategy, exact: bool) -> Strategy | None:
+    """The plan on another size, its micro-batch the largest divisor of a rank's sequences up to the plan's own.
+
+    None where degrees or batch do not divide; with `exact` also where the micro-batch would have to change.
+    """
+    fixed = (strategy.tp or 1) * (strategy.pp or 1) * (strategy.cp or 1)
+    ranks, rest = divmod(scenario.gpus, fixed)
+    batch = scenario.training.global_batch_sequences
+    if rest or not ranks or batch % ranks:
+        return None
+    local, micro = batch // ranks, strategy.micro_batch_sequences
+    if micro is None or local % micro == 0:
+        return strategy
+    if exact:
+        return None
+    largest = max(m for m in range(1, min(micro, local) + 1) if local % m == 0)
+    return strategy.model_copy(update={"micro_batch_sequences": largest})
 
 
 def closed_form_s(*, scenario: Scenario, strategy: Strategy) -> float | None:

@@ -221,9 +221,15 @@ class Spot:
     text: str
 
 
-def scatter(*, spots: Sequence[Spot], axes: tuple[str, str], title: str) -> str:
-    """Points on two equal log axes with the line of equality and 20 % to either side; a colour and mark a family."""
-    families = list(dict.fromkeys(s.family for s in spots))
+def scatter(*, spots: Sequence[Spot], families: Sequence[str], axes: tuple[str, str], title: str) -> str:
+    """Points on two equal log axes with the line of equality and 20 % to either side.
+
+    Args:
+        spots: at least one.
+        families: all families in the order of their colours and marks; the legend names those that have a point.
+        axes: words of x and y.
+        title: what a screen reader says.
+    """
     values = [v for s in spots for v in (s.x, s.y)]
     low, high = math.log10(min(values)) - 0.1, math.log10(max(values)) + 0.1
     top, bottom = 10.0, 470.0
@@ -258,6 +264,7 @@ def scatter(*, spots: Sequence[Spot], axes: tuple[str, str], title: str) -> str:
     entries = [
         (short(f), mark_at(8, 6, kind=MARKS[i % len(MARKS)], colour=LINES[i % len(LINES)], size=5))
         for i, f in enumerate(families)
+        if any(s.family == f for s in spots)
     ]
     drawn, end = legend(entries=entries, top=bottom + 46)
     return picture(body=out + drawn, height=end, title=title)

@@ -115,6 +115,15 @@ def _answer(setup: Setup, engine: str) -> StepAnswer:
     )
 
 
+def step_of_row(*, row: Row, engine: str = "fast") -> StepAnswer:
+    """The forecast step behind a row.
+
+    Raises:
+        SkipRowError: a row that contract 5 skips.
+    """
+    return _answer(setup_of_row(row), engine)
+
+
 def _blank(*, index: int, row: Row, skipped: str | None) -> dict[str, Any]:
     return {
         "row": index,
