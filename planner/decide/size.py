@@ -140,9 +140,15 @@ def _confirmed(*, good: Sequence[Option], scan: Scan, demand: Demand, seed: int)
     """
     done: dict[Option, Confirmed] = {}
     for order in (_by_cost, _by_size):
-        for index, option in enumerate(sorted(good, key=order)[:MOST_CONFIRMED]):
-            if index >= CONFIRMED and any(not c.missed for c in done.values()):
+        looked = 0
+        for option in sorted(good, key=order):
+            held = {(c.option.source, c.option.nodes) for c in done.values() if not c.missed}
+            if looked >= (CONFIRMED if held else MOST_CONFIRMED):
                 break
+            # Dearer terms of a cluster that holds are no answer.
+            if option not in done and (option.source, option.nodes) in held:
+                continue
+            looked += 1
             if option not in done:
                 done[option] = confirm(option=option, demand=demand, precision=scan.precision, scan=scan, seed=seed)
     return done
