@@ -61,8 +61,20 @@ TEXT: dict[str, dict[str, str]] = {
     },
     "flips": {"en": "What would change the answer", "zh": "什么会改变结论"},
     "flip_tokens": {
-        "en": "Train less than {value} of the planned tokens and {other} is cheaper.",
-        "zh": "若训练词元不足计划的 {value}，{other} 更便宜。",
+        "en": "With tokens {side} {value} of the plan {other} is cheaper.",
+        "zh": "若训练词元{side}计划的 {value}，{other} 更便宜。",
+    },
+    "flip_price": {
+        "en": "At a GPU-hour {side} {value} {other} is cheaper.",
+        "zh": "若每 GPU 小时价格{side} {value}，{other} 更便宜。",
+    },
+    "flip_labour_below": {
+        "en": "If the labour of {other} costs less than {value}, it is cheaper.",
+        "zh": "若 {other} 的人力成本低于 {value}，它更便宜。",
+    },
+    "flip_runs": {
+        "en": "With {side} {value} runs in the programme {other} is cheaper.",
+        "zh": "若计划内运行次数{side} {value}，{other} 更便宜。",
     },
     "flip_labour": {
         "en": "If the labour of {best} costs more than {value}, {other} is cheaper.",
@@ -147,14 +159,18 @@ TEXT: dict[str, dict[str, str]] = {
 }
 
 FLIPS: tuple[tuple[re.Pattern[str], str, Callable[[float], str]], ...] = (
-    (re.compile(r"tokens trained \(share of the plan\) below which (?P<other>.+) is cheaper"), "flip_tokens", percent),
-    (re.compile(r"labour of (?P<best>.+) \(USD\) above which (?P<other>.+) is cheaper"), "flip_labour", dollars),
-    (
-        re.compile(r"step time of (?P<best>.+) \(factor on forecast\) at which (?P<other>.+) is as fast"),
-        "flip_step",
-        lambda x: f"{x:.2f}",
-    ),
-)
+    (re.compile(r"tokens trained \(share of the plan\) (?P<side>below|above) which (?P<other>.+) is cheaper"),
+     "flip_tokens", percent),
+    (re.compile(r"price of a GPU-hour \(USD\) (?P<side>below|above) which (?P<other>.+) is cheaper"),
+     "flip_price", lambda x: f"{x:.2f} USD"),
+    (re.compile(r"engineering of (?P<best>.+) \(USD\) above which (?P<other>.+) is cheaper"), "flip_labour", dollars),
+    (re.compile(r"engineering of (?P<other>.+) \(USD\) below which it is cheaper"), "flip_labour_below", dollars),
+    (re.compile(r"runs in the programme (?P<side>below|above) which (?P<other>.+) is cheaper"),
+     "flip_runs", lambda x: f"{x:.2f}"),
+    (re.compile(r"step time of (?P<best>.+) \(factor on forecast\) at which (?P<other>.+) is as fast"),
+     "flip_step", lambda x: f"{x:.2f}"),
+)  # fmt: skip
+SIDES = {"below": {"en": "below", "zh": "低于"}, "above": {"en": "above", "zh": "高于"}}
 
 
 def t(key: str, lang: str, **values: Any) -> str:
@@ -171,7 +187,10 @@ def flip_text(*, flip: dict[str, Any], lang: str) -> str:
     for pattern, key, show in FLIPS:
         found = pattern.fullmatch(flip["input"])
         if found:
-            return t(key, lang, value=show(flip["value"]), **found.groupdict())
+            words = found.groupdict()
+            if "side" in words:
+                words["side"] = SIDES[words["side"]][lang]
+            return t(key, lang, value=show(flip["value"]), **words)
     return f"{flip['input']}: {flip['value']:.3g}"
 
 
