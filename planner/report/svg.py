@@ -104,7 +104,7 @@ def stacked_bars(
     for name, values in rows:
         out.append(words(0, y, short(name), bold=True))
         limit = limits.get(name)
-        note = f"{show(sum(values))}{f' of {show(limit[0])} {limit[1]}' if limit else ''}"
+        note = show(sum(values)) + (f", {limit[1]} {show(limit[0])}" if limit else "")
         out.append(words(WIDTH, y, note, anchor="end"))
         x = 0.0
         for part, value in zip(parts, values, strict=True):
