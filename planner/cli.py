@@ -13,6 +13,7 @@ from planner.commands.claims import claims
 from planner.commands.compare import compare
 from planner.commands.fit import fit
 from planner.commands.forecast import forecast
+from planner.commands.import_run import import_run
 from planner.commands.report import report
 from planner.commands.roadmap import roadmap
 from planner.commands.run import run
@@ -42,6 +43,7 @@ for command in (
     run,
     validate,
     fit,
+    import_run,
     report,
     schema,
 ):

@@ -195,7 +195,6 @@ def _step(docs: Docs) -> str:
 
 
 def _memory(docs: Docs) -> str:
-    """The parts' own peaks need not fall together, so the bar may differ from the allocated peak, which is printed."""
     drawn = stacked_bars(
         rows=[(n, [d["memory_gb"][k] for k, _ in MEMORY_PARTS]) for n, d in docs.items()],
         parts=[p for _, p in MEMORY_PARTS],

@@ -46,6 +46,12 @@ def words(x: float, y: float, text: str, *, anchor: str = "start", fill: str = I
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}"{weight}>{escape(text)}</text>'
 
 
+def _centred(x: float, y: float, text: str, *, fill: str = INK, bold: bool = False) -> str:
+    """Text centred on x, or as near as the picture's edges allow."""
+    half = CHAR_PX * len(text) / 2
+    return words(min(max(x, half), WIDTH - half), y, text, anchor="middle", fill=fill, bold=bold)
+
+
 def _rule(x1: float, y1: float, x2: float, y2: float, *, stroke: str = GRID, dash: str = "", width: float = 1) -> str:
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
     return (
@@ -98,7 +104,7 @@ def stacked_bars(
     for name, values in rows:
         out.append(words(0, y, short(name), bold=True))
         limit = limits.get(name)
-        note = f"{show(sum(values))}{f' of {show(limit[0])} {limit[1]}' if limit else ''}"
+        note = show(sum(values)) + (f", {limit[1]} {show(limit[0])}" if limit else "")
         out.append(words(WIDTH, y, note, anchor="end"))
         x = 0.0
         for part, value in zip(parts, values, strict=True):
@@ -136,7 +142,7 @@ def interval_bars(
     out = []
     for mark in marks:
         x = LEFT + mark * scale
-        out += [_rule(x, 4, x, bottom), words(x, bottom + 16, show(mark), anchor="middle", fill=MUTED)]
+        out += [_rule(x, 4, x, bottom), _centred(x, bottom + 16, show(mark), fill=MUTED)]
     for i, (name, band) in enumerate(rows):
         y = 22.0 + 50 * i
         low, mid, top = (LEFT + band[k] * scale for k in ("p10", "p50", "p90"))
@@ -147,7 +153,7 @@ def interval_bars(
     if limit:
         x = LEFT + limit[0] * scale
         out.append(_rule(x, 2, x, bottom, stroke=INK, dash="5 3", width=2))
-        out.append(words(x, bottom + 32, f"{limit[1]} {show(limit[0])}", anchor="middle", bold=True))
+        out.append(_centred(x, bottom + 32, f"{limit[1]} {show(limit[0])}", bold=True))
     return picture(body=out, height=bottom + (40 if limit else 24), title=title)
 
 
@@ -172,9 +178,10 @@ def chance_curves(
     for tenth in (0, 2, 4, 5, 6, 8, 9, 10):
         y = at(low, tenth / 10)[1]
         out += [_rule(LEFT, y, WIDTH - RIGHT, y), words(LEFT - 8, y + 4, f"{10 * tenth} %", anchor="end", fill=MUTED)]
-    for i in range(6):
-        value = low + (high - low) * i / 5
-        out.append(words(at(value, 0)[0], bottom + 18, f"{value:.3g}", anchor="middle", fill=MUTED))
+    step = ticks(high - low)[1]
+    for value in (step * i for i in range(math.ceil(low / step), math.floor(high / step) + 1)):
+        x = at(value, 0)[0]
+        out += [_rule(x, bottom, x, bottom + 5), words(x, bottom + 19, f"{value:.4g}", anchor="middle", fill=MUTED)]
     out.append(words(WIDTH / 2, bottom + 36, unit, anchor="middle"))
     if limit:
         x = at(limit[0], 0)[0]

@@ -70,7 +70,7 @@ def sweep_svg(*, document: Mapping[str, Any], title: str) -> str:
             x, y = at(p["gpus"], p["scaling_efficiency"])
             label = escape(f"{name}: {p['gpus']} GPUs, {100 * p['scaling_efficiency']:.0f} %, {p['cause']}")
             out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"><title>{label}</title></circle>')
-        out.append(f'<text x="{WIDTH - 150}" y="{TOP + 4 + 18 * i}" fill="{colour}">{name} scaling</text>')
+        out.append(f'<text x="{WIDTH - 150}" y="{14 + 16 * i}" fill="{colour}">{name} scaling</text>')
     return "".join(out) + "</svg>\n"
 
 

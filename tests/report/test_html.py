@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from planner.decide.dossier import dossier
+from planner.decide.dossier import dossier, sizes_around
 from planner.report.html import report_html
 from planner.report.page import ReportError, check_page, write_page
 from planner.scenario import parse_scenario
@@ -160,3 +160,12 @@ def test_a_failed_write_leaves_the_old_page(tmp_path, monkeypatch):
         write_page(path=page, html="new")
     assert page.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.html"]
+
+
+@pytest.mark.parametrize(("nodes", "first"), [(1, 1), (2, 1), (32, 8), (3, 24)])
+def test_the_curve_runs_through_the_clusters_own_size(nodes, first):
+    scenario = parse_scenario(text(nodes=nodes).replace("sequences: 128", "sequences: 768"))
+    found = sizes_around(scenario)
+    assert scenario.gpus in found
+    assert found[-1] == 32 * scenario.gpus
+    assert found[0] <= max(first, scenario.gpus // 32)
