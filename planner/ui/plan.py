@@ -8,59 +8,52 @@ import streamlit as st
 
 from planner.report.units import days, dollars, gigabytes, percent, seconds, whole
 from planner.scenario import Scenario, ScenarioError, Strategy
-from planner.ui import charts, work
-from planner.ui.text import DEFAULT, LANGUAGES, flip_text, plain, t
+from planner.ui import charts, frame, work
+from planner.ui.text import flip_text, plain, t
 
-FIRST = "llama3-70b-256xh100"
 MICRO = (work.AUTO, 1, 2, 4, 8, 16)
 RECOMPUTE = (work.AUTO, "none", "selective", "full")
 METRIC_PX = 154  # two side by side on a phone
 Documents = Mapping[str, Mapping[str, Any]]
 
 
-def language() -> str:
-    """The language control, bound to the query parameter `lang`."""
-    if "lang" not in st.session_state:
-        asked = st.query_params.get("lang", DEFAULT)
-        st.session_state["lang"] = asked if asked in LANGUAGES else DEFAULT
-    chosen = st.segmented_control(
-        t("language", DEFAULT), LANGUAGES, key="lang", label_visibility="collapsed", required=True, width="content"
-    )
-    lang = chosen or DEFAULT
-    if st.query_params.get("lang", DEFAULT) != lang:
-        st.query_params["lang"] = lang
-    return lang
-
-
 def settings(*, preset: str, scenario: Scenario, lang: str) -> Scenario:
-    """The side bar's inputs, and the scenario with them in it. Each preset keeps its own settings."""
+    """The side bar's inputs, and the scenario with them in it; they are kept for the other pages and the address."""
+    kept = frame.stored_plan() if frame.stored_plan().get("preset") == preset else {}
+    mark = f"{preset}{'-' + str(st.session_state['revision']) if st.session_state.get('revision') else ''}"
     with st.sidebar:
         st.subheader(t("cluster", lang))
         choices = work.node_choices(scenario)
         nodes = scenario.cluster.nodes
         if len(choices) > 1:
-            nodes = st.select_slider(t("nodes", lang), choices, value=nodes, key=f"nodes-{preset}")
+            nodes = kept.get("nodes") or nodes
+            choices = sorted({*choices, nodes})
+            nodes = st.select_slider(t("nodes", lang), choices, value=nodes, key=f"nodes-{mark}")
         own = scenario.training.global_batch_sequences
-        batch = int(st.number_input(t("batch", lang), 1, 1 << 20, own, step=max(1, own // 4), key=f"batch-{preset}"))
+        first = min(1 << 20, kept.get("batch") or own)
+        batch = int(st.number_input(t("batch", lang), 1, 1 << 20, first, step=max(1, own // 4), key=f"batch-{mark}"))
         name = work.editable(scenario)
         tp, pp, recompute = 1, 1, work.AUTO
         micro: Any = work.AUTO
         strategy = scenario.strategies[name] if name else None
         if name and isinstance(strategy, Strategy):
             st.subheader(t("edit", lang, name=name))
-            tps, pps = (
-                work.powers_of_two(most=most, own=value or 1) for most, value in ((16, strategy.tp), (64, strategy.pp))
-            )
-            tp = st.select_slider(t("tp", lang), tps, value=strategy.tp or 1, key=f"tp-{preset}")
-            pp = st.select_slider(t("pp", lang), pps, value=strategy.pp or 1, key=f"pp-{preset}")
-            size: Any = strategy.micro_batch_sequences or work.AUTO
-            redo: Any = strategy.recompute or work.AUTO
+            tp, pp = kept.get("tp") or strategy.tp or 1, kept.get("pp") or strategy.pp or 1
+            tps, pps = (work.powers_of_two(most=most, own=value) for most, value in ((16, tp), (64, pp)))
+            tp = st.select_slider(t("tp", lang), tps, value=tp, key=f"tp-{mark}")
+            pp = st.select_slider(t("pp", lang), pps, value=pp, key=f"pp-{mark}")
+            size: Any = kept.get("micro") or strategy.micro_batch_sequences or work.AUTO
+            redo: Any = kept.get("recompute") or strategy.recompute or work.AUTO
             sizes = MICRO if size in MICRO else (*MICRO, size)
-            micro = st.selectbox(t("micro", lang), sizes, index=sizes.index(size), key=f"micro-{preset}")
+            micro = st.selectbox(t("micro", lang), sizes, index=sizes.index(size), key=f"micro-{mark}")
             recompute = st.selectbox(
-                t("recompute", lang), RECOMPUTE, index=RECOMPUTE.index(redo), key=f"recompute-{preset}"
+                t("recompute", lang), RECOMPUTE, index=RECOMPUTE.index(redo), key=f"recompute-{mark}"
             )
             st.caption(t("auto_help", lang))
+        chosen = {"nodes": nodes, "batch": batch} | (
+            {"tp": tp, "pp": pp, "micro": micro, "recompute": recompute} if name else {}
+        )
+        frame.store_plan({"preset": preset, **chosen})
         edited = work.edit(
             scenario=scenario, nodes=nodes, batch=batch, name=name, tp=tp, pp=pp, micro=micro, recompute=recompute
         )
@@ -223,20 +216,19 @@ def explain(*, docs: Documents, lang: str) -> None:
 
 def page() -> None:
     """The whole page, top to bottom."""
-    heading, control = st.columns([5, 1], vertical_alignment="center")
-    with control:
-        lang = language()
-    heading.title(t("title", lang))
+    lang = frame.heading("title")
     names = work.preset_names()
     if not names:
         st.error(t("no_presets", lang))
         return
-    preset = st.selectbox(t("preset", lang), names, index=names.index(FIRST) if FIRST in names else 0, key="preset")
-    try:
-        scenario = settings(preset=preset, scenario=work.load_preset(preset), lang=lang)
-    except (ScenarioError, OSError) as error:
-        st.error(plain(t("bad_preset", lang, reason=error)))
+    kept = frame.stored_plan()
+    if st.session_state.pop("bad_address", False):
+        st.warning(t("bad_address", lang))
+    scenario = chosen_scenario(names=names, kept=kept, lang=lang)
+    if scenario is None:
         return
+    if st.session_state.get("history"):
+        st.button(t("undo", lang), on_click=frame.undo, icon=":material/undo:")
     subtitle(scenario=scenario, lang=lang)
     wrong = work.problems(scenario)
     for name, reason in wrong.items():
@@ -244,6 +236,36 @@ def page() -> None:
     placed = {k: s for k, s in scenario.strategies.items() if k not in wrong}
     if placed:
         answer(scenario=scenario, placed=scenario.model_copy(update={"strategies": placed}), lang=lang)
+
+
+def chosen_scenario(*, names: list[str], kept: Mapping[str, Any], lang: str) -> Scenario | None:
+    """A preset or an upload, with the settings of the side bar in it; an error is shown and gives None."""
+    options = [*names, *([frame.UPLOADED] if "uploaded" in st.session_state else [])]
+    start = options.index(kept["preset"]) if kept.get("preset") in options else 0
+    preset = str(
+        st.selectbox(
+            t("preset", lang),
+            options,
+            index=start,
+            key=f"preset{st.session_state.get('revision', '')}",
+            format_func=lambda x: t("uploaded", lang) if x == frame.UPLOADED else x,
+        )
+    )
+    with st.sidebar:
+        sent = st.file_uploader(t("upload", lang), type=["yaml", "yml"], key="upload", max_upload_size=1)
+    try:
+        if sent is not None and st.session_state.get("upload_id") != sent.file_id:
+            st.session_state["upload_id"] = sent.file_id
+            st.session_state["uploaded"] = frame.parse_upload(sent.getvalue()).model_dump_json()
+            frame.store_plan({"preset": frame.UPLOADED})
+            st.session_state["revision"] = st.session_state.get("revision", 0) + 1
+            st.rerun()
+        scenario = frame.base_scenario({"preset": preset})
+        scenario = settings(preset=preset, scenario=scenario, lang=lang)
+        return work.resolved(scenario.model_dump_json())
+    except (ScenarioError, OSError, KeyError, ValueError) as error:
+        st.error(plain(t("bad_preset", lang, reason=error)))
+        return None
 
 
 def answer(*, scenario: Scenario, placed: Scenario, lang: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from planner.report.units import dollars, percent
+from planner.ui.words import WORDS
 
 LANGUAGES = ("en", "zh")
 DEFAULT = "en"
@@ -157,6 +158,7 @@ TEXT: dict[str, dict[str, str]] = {
     "memory.buffers": {"en": "logits, buffers", "zh": "logits 与缓冲"},
     "memory.reserved": {"en": "context, reserve", "zh": "上下文与预留"},
 }
+TEXT |= {key: {"en": english, "zh": chinese} for key, (english, chinese) in WORDS.items()}
 
 FLIPS: tuple[tuple[re.Pattern[str], str, Callable[[float], str]], ...] = (
     (re.compile(r"tokens trained \(share of the plan\) (?P<side>below|above) which (?P<other>.+) is cheaper"),

@@ -10,10 +10,20 @@ from ruamel.yaml import YAML
 
 import planner
 from planner import catalog
+from planner.decide.claims import judge, read_claim
 from planner.decide.compare import compare
-from planner.forecast import ForecastError, step_on
+from planner.decide.dossier import sizes_around
+from planner.decide.roadmap import roadmap
+from planner.decide.run import checkpoint_curve, plan_of, run_document
+from planner.decide.search import resolve_auto, search
+from planner.decide.sensitivity import sensitivity
+from planner.decide.size import size
+from planner.decide.sweep import sweep_document
+from planner.forecast import ForecastError, forecast_strategy, step_on
+from planner.profile.load import load_profile, parse_profile
 from planner.scenario import Scenario, Strategy, load_scenario
 from planner.scenario.layout_checks import layout_problems
+from planner.validate.command import validate_kind
 
 FOLDER = Path(planner.__file__).resolve().parents[1] / "scenarios"
 AUTO = "auto"
@@ -105,7 +115,7 @@ def problems(scenario: Scenario) -> dict[str, str]:
     out = {}
     for name, strategy in scenario.strategies.items():
         if not isinstance(strategy, Strategy):
-            out[name] = "`auto` is not searched on this page"
+            out[name] = "`auto` was not searched"
             continue
         found = layout_problems(
             strategy=strategy,
@@ -117,6 +127,31 @@ def problems(scenario: Scenario) -> dict[str, str]:
         if found:
             out[name] = "; ".join(message for _, message in found)
     return out
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def _resolved(scenario_json: str) -> str:
+    return resolve_auto(Scenario.model_validate_json(scenario_json)).model_dump_json()
+
+
+def resolved(scenario_json: str) -> Scenario:
+    """The scenario with every `auto` strategy replaced by its best plan.
+
+    Raises:
+        ForecastError: no plan fits.
+    """
+    scenario = Scenario.model_validate_json(scenario_json)
+    if any(isinstance(s, str) for s in scenario.strategies.values()):
+        return Scenario.model_validate_json(_resolved(scenario_json))
+    return scenario
+
+
+def one_line(scenario: Scenario) -> str:
+    """Model, machines and tokens of a scenario."""
+    model = scenario.model if isinstance(scenario.model, str) else scenario.model_spec.name
+    tokens = scenario.training.tokens
+    amount = f"{tokens / 1e12:g} T" if tokens >= 1e12 else f"{tokens / 1e9:g} B"
+    return f"{model} · {scenario.gpus:,} GPU ({scenario.cluster.nodes:,} × {scenario.cluster.node}) · {amount} tokens"
 
 
 def to_yaml(scenario: Scenario) -> str:
@@ -162,3 +197,99 @@ def scaling_points(scenario_json: str) -> list[dict[str, Any]]:
                 rate = answer.tokens_per_s / gpus
                 out.append({"strategy": name, "gpus": gpus, "rate": rate, "here": ratio == 1})
     return out
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def run_answer(scenario_json: str, name: str, replications: int) -> dict[str, Any]:
+    """Answer `run` of a strategy, with goodput over checkpoint intervals."""
+    scenario = Scenario.model_validate_json(scenario_json)
+    # One process: the page serves several people at once.
+    document = run_document(scenario=scenario, name=name, replications=replications, cores=1)
+    if document["feasible"]:
+        forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
+        document["checkpoints"] = checkpoint_curve(plan=plan_of(scenario=scenario, name=name, forecast=forecast))
+    return document
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def sweep_answer(scenario_json: str, name: str) -> dict[str, Any]:
+    """Answer `sweep` of a strategy around the scenario's size."""
+    scenario = Scenario.model_validate_json(scenario_json)
+    return dict(sweep_document(scenario=scenario, name=name, gpus=sizes_around(scenario)))
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def search_answer(scenario_json: str) -> dict[str, Any]:
+    """Answer `search`."""
+    return dict(search(scenario=Scenario.model_validate_json(scenario_json)))
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def size_answer(scenario_json: str) -> dict[str, Any]:
+    """Answer `size` under the scenario's goals."""
+    return dict(size(scenario=Scenario.model_validate_json(scenario_json)))
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def sensitivity_answer(scenario_json: str, name: str, metric: str) -> dict[str, Any]:
+    """Answer `sensitivity` of a strategy."""
+    return dict(sensitivity(scenario=Scenario.model_validate_json(scenario_json), strategy=name, metric=metric))
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def roadmap_answer(scenario_json: str, name: str) -> dict[str, Any]:
+    """Answer `roadmap` of a strategy."""
+    return dict(roadmap(scenario=Scenario.model_validate_json(scenario_json), name=name).document)
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def accuracy_answer(kind: str) -> dict[str, Any]:
+    """Packaged rows of a kind judged; the same for everybody."""
+    return dict(validate_kind(kind=kind, path=None, engine="fast", group=None))
+
+
+@st.cache_data(max_entries=1, show_spinner=False)
+def claims_answer() -> list[dict[str, Any]]:
+    """Every shipped claim judged; the same for everybody."""
+    return [judge(read_claim(path)) for path in sorted((FOLDER / "claims").glob("*.yaml"))]
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def profile_rows(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Device and run of a shipped profile, and its samples as rows."""
+    profile = load_profile(name)
+    head = {"device": profile.device.model_dump(), "run": profile.run.model_dump()}
+    return head, [s.model_dump() for s in profile.samples]
+
+
+def uploaded_profile(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The same of a profile that somebody sent.
+
+    Raises:
+        ValueError: not a profile, or of a newer schema.
+    """
+    profile = parse_profile(text, source="upload")
+    head = {"device": profile.device.model_dump(), "run": profile.run.model_dump()}
+    return head, [s.model_dump() for s in profile.samples]
+
+
+def differences(scenario: Scenario) -> list[dict[str, Any]]:
+    """Settings in which the strategies differ, as written."""
+    written = {n: s.model_dump(mode="json") for n, s in scenario.strategies.items() if isinstance(s, Strategy)}
+    keys = list(next(iter(written.values()))) if written else []
+    return [
+        {"setting": key} | {n: json.dumps(d[key]) for n, d in written.items()}
+        for key in keys
+        if len({json.dumps(d[key], sort_keys=True) for d in written.values()}) > 1
+    ]
+
+
+def plan_yaml(plan: dict[str, Any]) -> str:
+    """A plan as the strategy block of a scenario file."""
+    keys = ("tp", "pp", "vpp", "cp", "ep", "etp", "sequence_parallel", "zero_stage", "micro_batch_sequences",
+            "schedule", "recompute", "precision", "overlap", "framework")  # fmt: skip
+    out = StringIO()
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.dump({"best": {k: plan[k] for k in keys if plan.get(k) is not None}}, out)
+    return out.getvalue()

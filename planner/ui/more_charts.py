@@ -1,0 +1,412 @@
+"""Charts and rows of the pages behind the plan: plain functions of result documents."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+
+from planner import catalog
+from planner.report.units import percent
+from planner.ui.charts import LINES
+from planner.ui.text import TEXT, t
+
+# Okabe-Ito again: one bucket, one colour.
+COST_PARTS: tuple[tuple[str, str], ...] = (
+    ("compute", "#0072B2"),
+    ("network", "#56B4E9"),
+    ("storage", "#009E73"),
+    ("power", "#E69F00"),
+    ("facility", "#D55E00"),
+    ("people", "#CC79A7"),
+    ("other", "#999999"),
+)
+Rows = list[dict[str, Any]]
+
+
+def cause_text(cause: str, lang: str) -> str:
+    """A cause or bottleneck in words; an unknown one as it is."""
+    key = f"cause.{cause}"
+    return t(key, lang) if key in TEXT else cause.replace("_", " ")
+
+
+def cost_rows(*, documents: Mapping[str, Mapping[str, Any]], lang: str) -> Rows:
+    """One row a strategy and bucket; buckets without a colour of their own together."""
+    named = [k for k, _ in COST_PARTS[:-1]]
+    rows = []
+    for name, doc in documents.items():
+        buckets = doc["cost_usd"]
+        parts = {k: buckets.get(k, 0.0) for k in named}
+        parts["other"] = sum(v for k, v in buckets.items() if k not in named)
+        rows += [
+            {"strategy": name, "part": t(f"cost.{k}", lang), "value": v, "order": i}
+            for i, (k, v) in enumerate(parts.items())
+            if v > 0
+        ]
+    return rows
+
+
+def cost_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str) -> alt.Chart:
+    """Stacked bars of the bill, one a strategy."""
+    rows = cost_rows(documents=documents, lang=lang)
+    domain = [t(f"cost.{k}", lang) for k, _ in COST_PARTS]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(size=26, stroke="white", strokeWidth=0.6)
+        .encode(
+            y=alt.Y("strategy:N", sort=list(documents), title=None, axis=alt.Axis(ticks=False, domain=False)),
+            x=alt.X("value:Q", stack="zero", title="USD", axis=alt.Axis(format="~s", tickCount=5)),
+            color=alt.Color(
+                "part:N",
+                title=None,
+                scale=alt.Scale(domain=domain, range=[c for _, c in COST_PARTS]),
+                legend=alt.Legend(
+                    orient="bottom", columns=3, values=[d for d in domain if any(r["part"] == d for r in rows)]
+                ),
+            ),
+            order=alt.Order("order:Q"),
+            tooltip=[
+                alt.Tooltip("strategy:N", title=t("strategy", lang)),
+                alt.Tooltip("part:N", title=t("part", lang)),
+                alt.Tooltip("value:Q", title="USD", format=",.0f"),
+            ],
+        )
+        .properties(height=alt.Step(44))
+    )
+
+
+def fan_chart(*, document: Mapping[str, Any], lang: str) -> Any:
+    """Chance of being through by a day, with the deadline."""
+    base = alt.Chart(alt.Data(values=list(document["fan"]))).mark_line(strokeWidth=2.5, color=LINES[0])
+    curve = base.encode(
+        x=alt.X("days:Q", title=t("axis_days", lang), scale=alt.Scale(zero=False)),
+        y=alt.Y("probability:Q", title=t("axis_through", lang), axis=alt.Axis(format="%")),
+        tooltip=[
+            alt.Tooltip("days:Q", title=t("axis_days", lang), format=".1f"),
+            alt.Tooltip("probability:Q", title=t("axis_through", lang), format=".0%"),
+        ],
+    )
+    deadline = document["goals"]["deadline_days"]
+    if deadline is None:
+        return curve.properties(height=300)
+    rule = alt.Chart(alt.Data(values=[{"days": deadline}])).mark_rule(color="#D55E00", strokeDash=[5, 3], strokeWidth=2)
+    return alt.layer(curve, rule.encode(x="days:Q")).properties(height=300)
+
+
+def loss_rows(*, document: Mapping[str, Any], lang: str) -> Rows:
+    """Shares of elapsed time, the largest first."""
+    parts = {"productive": document["goodput"]["mean"], **document["losses_frac"]}
+    rows = [{"part": t(f"loss.{k}", lang), "share": v} for k, v in parts.items() if v > 1e-5]
+    return sorted(rows, key=lambda r: -r["share"])
+
+
+def loss_chart(*, document: Mapping[str, Any], lang: str) -> alt.Chart:
+    """Where elapsed time goes besides work."""
+    rows = [r for r in loss_rows(document=document, lang=lang) if r["part"] != t("loss.productive", lang)]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(color=LINES[1])
+        .encode(
+            y=alt.Y("part:N", sort=[r["part"] for r in rows], title=None, axis=alt.Axis(labelLimit=200)),
+            x=alt.X("share:Q", title=t("axis_elapsed", lang), axis=alt.Axis(format=".1%", tickCount=4)),
+            tooltip=[alt.Tooltip("part:N", title=" "), alt.Tooltip("share:Q", title=t("share", lang), format=".2%")],
+        )
+        .properties(height=alt.Step(28))
+    )
+
+
+def checkpoint_chart(*, document: Mapping[str, Any], lang: str) -> alt.Chart:
+    """Goodput over the checkpoint interval."""
+    rows = [{"minutes": r["interval_s"] / 60, "goodput": r["goodput"]} for r in document["checkpoints"]]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(point=alt.OverlayMarkDef(filled=True, size=60), color=LINES[2], strokeWidth=2)
+        .encode(
+            x=alt.X("minutes:Q", scale=alt.Scale(type="log"), title=t("axis_interval", lang)),
+            y=alt.Y("goodput:Q", scale=alt.Scale(zero=False), title=t("goodput", lang), axis=alt.Axis(format=".1%")),
+            tooltip=[
+                alt.Tooltip("minutes:Q", title=t("axis_interval", lang), format=".1f"),
+                alt.Tooltip("goodput:Q", title=t("goodput", lang), format=".2%"),
+            ],
+        )
+        .properties(height=240)
+    )
+
+
+def sweep_rows(*, document: Mapping[str, Any], lang: str) -> Rows:
+    """Both curves as rows."""
+    out = []
+    for kind, points in (("strong", document["points"]), ("weak", document["weak"])):
+        for p in points:
+            out.append(
+                {
+                    t("curve", lang): t(f"curve.{kind}", lang),
+                    "GPU": p["gpus"],
+                    t("step_s", lang): p["step_s"],
+                    t("efficiency", lang): p["scaling_efficiency"],
+                    t("why", lang): cause_text(p["cause"], lang),
+                }
+            )
+    return out
+
+
+def sweep_chart(*, document: Mapping[str, Any], lang: str) -> Any:
+    """Scaling efficiency against GPUs."""
+    rows = [
+        {"kind": t(f"curve.{kind}", lang), "cause": cause_text(p["cause"], lang)} | p
+        for kind, points in (("strong", document["points"]), ("weak", document["weak"]))
+        for p in points
+        if p["scaling_efficiency"] is not None
+    ]
+    domain = [t("curve.strong", lang), t("curve.weak", lang)]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("gpus:Q", scale=alt.Scale(type="log", base=2), title="GPU", axis=alt.Axis(format=",d", grid=False)),
+        y=alt.Y("scaling_efficiency:Q", title=t("efficiency", lang), axis=alt.Axis(format="%")),
+        color=alt.Color(
+            "kind:N",
+            title=None,
+            scale=alt.Scale(domain=domain, range=list(LINES[:2])),
+            legend=alt.Legend(orient="bottom", symbolType="stroke"),
+        ),
+        strokeDash=alt.StrokeDash("kind:N", scale=alt.Scale(domain=domain), legend=None),
+        tooltip=[
+            alt.Tooltip("kind:N", title=t("curve", lang)),
+            alt.Tooltip("gpus:Q", title="GPU", format=",d"),
+            alt.Tooltip("scaling_efficiency:Q", title=t("efficiency", lang), format=".1%"),
+            alt.Tooltip("cause:N", title=t("why", lang)),
+        ],
+    )
+    lines = base.mark_line(strokeWidth=2)
+    return alt.layer(lines, base.mark_point(filled=True, size=60, opacity=1)).properties(height=320)
+
+
+def pareto_chart(*, document: Mapping[str, Any], lang: str) -> alt.Chart:
+    """Step time against memory: the front, and the best ten on it or near it."""
+    rows = [
+        {"step_s": p["step_s"], "gb": p["memory_peak_gb"], "set": t("front", lang), "plan": _short(p["plan"])}
+        for p in document["pareto"]
+    ]
+    rows += [
+        {"step_s": p["step_s"], "gb": p["memory_peak_gb"], "set": t("best_ten", lang), "plan": _short(p["plan"])}
+        for p in document["best"]
+    ]
+    domain = [t("front", lang), t("best_ten", lang)]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_point(filled=True, size=80, opacity=0.85)
+        .encode(
+            x=alt.X("gb:Q", title=t("axis_memory", lang), scale=alt.Scale(zero=False)),
+            y=alt.Y("step_s:Q", title=t("axis_step", lang), scale=alt.Scale(zero=False)),
+            color=alt.Color(
+                "set:N",
+                title=None,
+                scale=alt.Scale(domain=domain, range=[LINES[0], LINES[1]]),
+                legend=alt.Legend(orient="bottom"),
+            ),
+            shape=alt.Shape("set:N", scale=alt.Scale(domain=domain, range=["circle", "diamond"]), legend=None),
+            tooltip=[
+                alt.Tooltip("plan:N", title=t("page.plan", lang)),
+                alt.Tooltip("step_s:Q", format=".3~g", title=t("axis_step", lang)),
+                alt.Tooltip("gb:Q", format=".1f", title=t("axis_memory", lang)),
+            ],
+        )
+        .properties(height=320)
+    )
+
+
+def _short(plan: Mapping[str, Any]) -> str:
+    keys = ("tp", "pp", "vpp", "cp", "ep", "dp")
+    return " ".join(f"{k}{plan[k]}" for k in keys if plan.get(k, 1) > 1) + f" zero{plan.get('zero_stage', 0)}"
+
+
+def waterfall_chart(*, document: Mapping[str, Any], lang: str) -> alt.Chart:
+    """Step time before and after each improvement, in order."""
+    rows = [
+        {
+            "name": s["key"].replace("_", " "),
+            "low": s["after_s"],
+            "high": s["before_s"],
+            "gain": percent(s["gain_frac"]),
+        }
+        for s in document["waterfall"]["sequence"]
+    ]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(color=LINES[2], size=22)
+        .encode(
+            y=alt.Y("name:N", sort=[r["name"] for r in rows], title=None, axis=alt.Axis(labelLimit=180)),
+            x=alt.X("low:Q", title=t("axis_step", lang), scale=alt.Scale(zero=False)),
+            x2="high:Q",
+            tooltip=[
+                alt.Tooltip("name:N", title=t("step", lang)),
+                alt.Tooltip("high:Q", title=t("before", lang), format=".4~g"),
+                alt.Tooltip("low:Q", title=t("after", lang), format=".4~g"),
+                alt.Tooltip("gain:N", title=t("share", lang)),
+            ],
+        )
+        .properties(height=alt.Step(34))
+    )
+
+
+def tornado_chart(*, document: Mapping[str, Any], lang: str) -> Any:
+    """Low and high answer of each input, around the middle."""
+    rows = [
+        {"name": r["input"].replace("_", " "), "low": min(r["low"], r["high"]), "high": max(r["low"], r["high"])}
+        for r in document["tornado"]
+    ]
+    rows.sort(key=lambda r: r["low"] - r["high"])
+    unit = document["unit"]
+    bars = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(color=LINES[0], size=18)
+        .encode(
+            y=alt.Y("name:N", sort=[r["name"] for r in rows], title=None, axis=alt.Axis(labelLimit=180)),
+            x=alt.X("low:Q", title=unit, scale=alt.Scale(zero=False), axis=alt.Axis(format="~s")),
+            x2="high:Q",
+            tooltip=[
+                alt.Tooltip("name:N", title=t("col_inputs", lang)),
+                alt.Tooltip("low:Q", title="P10", format=".4~g"),
+                alt.Tooltip("high:Q", title="P90", format=".4~g"),
+            ],
+        )
+    )
+    middle = alt.Chart(alt.Data(values=[{"value": document["value"]["forecast"]}]))
+    rule = middle.mark_rule(color="#D55E00", strokeWidth=2, strokeDash=[5, 3]).encode(x="value:Q")
+    return alt.layer(bars, rule).properties(height=alt.Step(28))
+
+
+def judged_rows(document: Mapping[str, Any]) -> Rows:
+    """Answer rows with a forecast and a positive measurement."""
+    return [
+        r for r in document["rows"] if r["zero_shot"] and r["measured"] and r["measured"] > 0 and r["metric"] != "oom"
+    ]
+
+
+def scatter_chart(*, document: Mapping[str, Any], lang: str) -> Any:
+    """Forecast over measured against measured, a point a row."""
+    rows = judged_rows(document)
+    # A browser draws a few thousand points; every n-th keeps all groups.
+    rows = rows[:: max(1, math.ceil(len(rows) / 2500))]
+    data = [
+        {
+            "id": r["id"],
+            "group": r["group"],
+            "metric": r["metric"],
+            "measured": r["measured"],
+            "ratio": r["zero_shot"]["predicted"] / r["measured"],
+        }
+        for r in rows
+    ]
+    points = (
+        alt.Chart(alt.Data(values=data))
+        .mark_point(filled=True, size=28, opacity=0.5)
+        .encode(
+            x=alt.X("measured:Q", scale=alt.Scale(type="log"), title=t("measured", lang), axis=alt.Axis(format="~s")),
+            y=alt.Y("ratio:Q", scale=alt.Scale(type="log"), title=t("ratio", lang)),
+            color=alt.Color(
+                "metric:N",
+                title=None,
+                scale=alt.Scale(range=list(LINES)),
+                legend=alt.Legend(orient="bottom", columns=3),
+            ),
+            tooltip=[
+                alt.Tooltip("id:N"),
+                alt.Tooltip("group:N"),
+                alt.Tooltip("measured:Q", format=".4~g", title=t("measured", lang)),
+                alt.Tooltip("ratio:Q", format=".3f", title=t("ratio", lang)),
+            ],
+        )
+    )
+    rule = alt.Chart(alt.Data(values=[{"one": 1.0}])).mark_rule(color="#888888").encode(y="one:Q")
+    return alt.layer(rule, points).properties(height=340)
+
+
+def group_rows(*, document: Mapping[str, Any], lang: str) -> Rows:
+    """Groups with our error and the baseline's."""
+    out = []
+    for g in document["groups"]:
+        z = g["zero_shot"]
+        if z:
+            out.append(
+                {
+                    t("group", lang): g["group"],
+                    t("configs", lang): g["n_configs"],
+                    t("error_pct", lang): z["mape_pct"],
+                    t("median_pct", lang): z["median_ape_pct"],
+                    t("bias_pct", lang): z["bias_pct"],
+                    t("coverage", lang): 100 * z["coverage_frac"],
+                    t("baseline_pct", lang): g["baseline"]["mape_pct"] if g["baseline"] else None,
+                }
+            )
+    return sorted(out, key=lambda r: -r[t("error_pct", lang)])
+
+
+def worst_rows(*, document: Mapping[str, Any], lang: str, count: int = 20) -> Rows:
+    """The rows that miss by most, in logarithm."""
+    rows = judged_rows(document)
+    rows.sort(key=lambda r: -abs(math.log(max(1e-9, r["zero_shot"]["predicted"]) / r["measured"])))
+    return [
+        {
+            "id": r["id"],
+            t("group", lang): r["group"],
+            t("col_unit", lang): r["unit"],
+            t("measured", lang): r["measured"],
+            t("forecast", lang): r["zero_shot"]["predicted"],
+            t("error_pct", lang): r["zero_shot"]["error_pct"],
+            t("assumed", lang): ", ".join(r["assumed"]),
+            t("flags", lang): ", ".join(r["flags"]),
+        }
+        for r in rows[:count]
+    ]
+
+
+def product_rows(*, samples: Sequence[Mapping[str, Any]], gpu: str) -> Rows:
+    """Matrix products of a profile: intensity, rate and share of the data sheet's peak."""
+    try:
+        peaks = catalog.gpu(gpu).peak_flops
+    except catalog.CatalogError:
+        peaks = {}
+    out = []
+    for s in samples:
+        shape = s["shape"]
+        if s["kind"] != "matmul" or not s["p50_s"] or not {"m", "n", "k"} <= set(shape):
+            continue
+        m, n, k = (float(shape[x]) for x in ("m", "n", "k"))
+        width = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}.get(s["dtype"], 1)
+        rate = 2 * m * n * k / s["p50_s"]
+        peak = peaks.get(s["dtype"])
+        out.append(
+            {
+                "shape": f"{m:.0f} × {n:.0f} × {k:.0f}",
+                "dtype": s["dtype"],
+                "state": s["state"],
+                "intensity": 2 * m * n * k / (width * (m * k + n * k) + 2 * m * n),
+                "tflops": rate / 1e12,
+                "share": rate / peak if peak else None,
+                "clock_mhz": s["clock_mhz"],
+            }
+        )
+    return out
+
+
+def roofline_chart(*, rows: Rows, lang: str) -> alt.Chart:
+    """Rate against arithmetic intensity, both logarithmic."""
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_point(filled=True, size=32, opacity=0.6)
+        .encode(
+            x=alt.X("intensity:Q", scale=alt.Scale(type="log"), title=t("axis_intensity", lang)),
+            y=alt.Y("tflops:Q", scale=alt.Scale(type="log"), title="TFLOP/s"),
+            color=alt.Color("dtype:N", scale=alt.Scale(range=list(LINES)), legend=alt.Legend(orient="bottom")),
+            shape=alt.Shape("dtype:N", legend=None),
+            tooltip=["shape:N", "dtype:N", "state:N", alt.Tooltip("tflops:Q", format=".1f"),
+                     alt.Tooltip("share:Q", format=".1%"), "clock_mhz:Q"],
+        )
+        .properties(height=340)
+    )  # fmt: skip
+
+
+def sample_rows(*, samples: Sequence[Mapping[str, Any]]) -> Rows:
+    """Samples as a flat table."""
+    keys = ("kind", "op", "dtype", "layout", "phase", "state", "n", "p10_s", "p50_s", "p90_s", "clock_mhz", "power_w")
+    return [{"shape": ", ".join(f"{k} {v}" for k, v in s["shape"].items())} | {k: s[k] for k in keys} for s in samples]
