@@ -17,8 +17,8 @@ def search(
     json_: Json = False,
 ) -> None:
     """Find the fastest plans that fit memory, and why they win."""
-    from planner.decide.search import longest_sequence, say_progress
-    from planner.decide.search import search as search_plans
+    from planner.decide.search_answer import longest_sequence, say_progress
+    from planner.decide.search_answer import search as search_plans
     from planner.forecast import ForecastError
 
     loaded = load(scenario)
@@ -27,7 +27,7 @@ def search(
         raise InputProblem([error(code="usage", message=f"unknown --maximise {maximise!r}", nearest=known)])
     try:
         if maximise == "sequence_length":
-            document = longest_sequence(scenario=loaded, precision=precision)
+            document = longest_sequence(scenario=loaded, precision=precision, progress=say_progress)
         else:
             document = search_plans(scenario=loaded, precision=precision, progress=say_progress)
     except ForecastError as problem:

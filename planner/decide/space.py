@@ -1,7 +1,7 @@
 """The plan space of a scenario: every value of every axis, and which combinations can exist at all."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from planner.catalog.types import GpuSpec, ModelSpec
@@ -10,7 +10,9 @@ from planner.workload.layout import Layout
 ZERO_STAGES = (0, 1, 2, 3)
 RECOMPUTES = ("none", "selective", "full")
 MOST_SEQUENCES = 64  # of a micro-batch
-SCHEDULES = ("1f1b", "interleaved", "gpipe", "zb1p", "zb2p")
+MOST_TENSOR_RANKS = 64  # beyond the largest scale-up domain that anybody splits a layer over
+LEAST_CONTEXT_TOKENS = 256  # of a sequence on one context rank; shorter pieces are not worth an exchange
+SCHEDULES = ("1f1b", "interleaved", "gpipe", "zb1p", "zb2p", "dualpipev")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +81,15 @@ def axes_of(
     pipeline = tuple(p for p in slots if p <= min(gpus, model.layers))
     known = tuple(d for d in ("bf16", "fp16", "fp8") if gpu.peak_flops.get(d))
     dtypes = (precision,) if precision else (known or ("bf16",))
-    # Rings longer than one context rank for every 8,192 tokens have nothing to work on.
-    context = _powers(max(1, min(gpus, sequence // 8192)))
+    context = tuple(c for c in _powers(max(1, min(gpus, sequence // LEAST_CONTEXT_TOKENS))) if sequence % (2 * c) == 0)
+    tensor = tuple(t for t in _divisors(gpus) if t <= MOST_TENSOR_RANKS and model.heads % t == 0)
     return Axes(
-        tp=_powers(min(domain_gpus, model.heads, gpus)),
+        tp=tensor,
         pp=pipeline,
         vpp=tuple(v for v in slots if v <= max(1, model.layers // 2)),
-        cp=context,
+        cp=context or (1,),
         ep=tuple(e for e in experts if model.moe_experts % e == 0) if model.moe_experts else (1,),
-        etp=(1,),
+        etp=tuple(t for t in tensor if t <= domain_gpus) if model.moe_experts else (1,),
         micro_batch=tuple(d for d in _divisors(global_batch) if d <= MOST_SEQUENCES),
         zero_stage=ZERO_STAGES,
         recompute=RECOMPUTES,
@@ -101,39 +103,62 @@ def axes_of(
     )
 
 
-def placements(*, axes: Axes, model: ModelSpec, gpus: int, global_batch: int, sequence: int) -> Iterator[Layout]:
-    """Every way to place the model that divides: a layout with the inner choices at their first value."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One placement and the micro-batches that divide it; the layout has the first of them."""
+
+    layout: Layout
+    micro_batches: tuple[int, ...]  # sequences
+
+
+def places(*, axes: Axes, model: ModelSpec, gpus: int, global_batch: int, sequence: int) -> Iterator[Place]:
+    """Every way to place the model that divides, the inner choices at their first value.
+
+    Experts are whole on a rank, or split as the rest of the layer is.
+    """
     for tp, pp, cp in product(axes.tp, axes.pp, axes.cp):
         dp, rest = divmod(gpus, tp * pp * cp)
         if rest or dp == 0 or global_batch % dp or model.heads % tp or (model.kv_heads % tp and tp % model.kv_heads):
             continue
-        for vpp, ep, micro_batch in product(axes.vpp, axes.ep, axes.micro_batch):
-            local = global_batch // dp
-            if local % micro_batch or (dp * cp * tp) % ep:
+        sizes = tuple(n for n in axes.micro_batch if global_batch // dp % n == 0)
+        if not sizes or (cp > 1 and sequence % (2 * cp)):
+            continue
+        for vpp, ep, etp in product(axes.vpp, axes.ep, axes.etp):
+            if (dp * cp * tp) % (ep * etp) or (etp > 1 and (model.moe_ffn % etp or etp != tp)):
                 continue
             cells = pp * vpp
-            if cells > model.layers or (model.layers % cells and (model.layers + 2) % cells):
+            if cells > model.layers or (model.layers % cells and (model.layers + 2) % cells) or (vpp > 1 and pp == 1):
                 continue
-            if (vpp > 1 and pp == 1) or (cp > 1 and sequence % (2 * cp)):
-                continue
-            yield Layout(
+            layout = Layout(
                 tp=tp,
                 pp=pp,
                 vpp=vpp,
                 dp=dp,
                 cp=cp,
                 ep=ep,
-                micro_batch=micro_batch,
+                etp=etp,
+                micro_batch=sizes[0],
                 global_batch=global_batch,
                 sequence=sequence,
                 schedule="interleaved" if vpp > 1 else "1f1b",
             )
+            yield Place(layout, sizes)
+
+
+def placements(*, axes: Axes, model: ModelSpec, gpus: int, global_batch: int, sequence: int) -> Iterator[Layout]:
+    """Every placement with each of its micro-batches."""
+    for place in places(axes=axes, model=model, gpus=gpus, global_batch=global_batch, sequence=sequence):
+        for size in place.micro_batches:
+            yield replace(place.layout, micro_batch=size)
 
 
 def schedules_of(*, axes: Axes, layout: Layout) -> tuple[str, ...]:
     """Schedules that exist for a placement."""
-    if layout.vpp > 1:
-        return ("interleaved",) if "interleaved" in axes.schedule else ()
     if layout.pp == 1:
-        return ("1f1b",) if "1f1b" in axes.schedule else ()
-    return tuple(s for s in axes.schedule if s != "interleaved")
+        known = {"1f1b"}
+    elif layout.vpp > 1:
+        in_a_v = layout.vpp == 2 and layout.micro_batches >= 2 * layout.pp
+        known = {"interleaved", "dualpipev"} if in_a_v else {"interleaved"}
+    else:
+        known = {"1f1b", "gpipe", "zb1p", "zb2p"}
+    return tuple(s for s in axes.schedule if s in known)

@@ -36,4 +36,11 @@ def print_search(*, document: Mapping[str, Any], title: str, console: Console) -
             f"{row['memory_peak_gb']:.0f} GB  limited by {row['limited_by']}; {row['why']}"
         )
         console.print(f"    {_plan(row['plan'])}", style="dim")
-    console.print(f"{len(d['pareto'])} plans on the front of step time against memory (--json lists them)", style="dim")
+    front = d["pareto"]
+    console.print(f"{len(front)} plans on the front of time, money, headroom and risk (--json lists them), from")
+    for row in (front[0], front[-1]) if len(front) > 1 else front:
+        console.print(
+            f"    {row['step_s']:.3g} s  {row['days']:.1f} days  {row['cost_usd']:,.0f} USD  "
+            f"{row['headroom_gb']:.0f} GB left  risk {100 * row['risk']:.0f} %",
+            style="dim",
+        )

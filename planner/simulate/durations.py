@@ -176,7 +176,7 @@ def shard_exchange_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> t
         if not count:
             continue
         p = layer_params(model=model, moe=moe)
-        gather, reduce = _shard_s(
+        gather, reduce = shard_s(
             params=(p.attention + p.mlp) / layout.tp + p.replicated,
             expert_params=p.experts / (layout.ep * layout.etp) if moe else 0.0,
             layout=layout,
@@ -187,7 +187,7 @@ def shard_exchange_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> t
 
 
 @lru_cache(maxsize=8192)
-def _shard_s(*, params: float, expert_params: float, layout: Layout, machine: Machine) -> tuple[float, float]:
+def shard_s(*, params: float, expert_params: float, layout: Layout, machine: Machine) -> tuple[float, float]:
     """(gather, reduce) seconds of one fully sharded block."""
     sharing = max(1, layout.dp * layout.cp // layout.sharded_over)
     gather = _exchange_s(nbytes=params * 2.0, op="all_gather", axis="shard", layout=layout, machine=machine)
@@ -212,7 +212,7 @@ def _fsdp_blocks(
     blocks = []
 
     def block(*, piece: Piece, params: float, expert_params: float = 0.0) -> FsdpBlock:
-        gather, reduce = _shard_s(params=params, expert_params=expert_params, layout=layout, machine=machine)
+        gather, reduce = shard_s(params=params, expert_params=expert_params, layout=layout, machine=machine)
         return FsdpBlock(forward_s=piece.forward_s, backward_s=piece.backward_s, gather_s=gather, reduce_s=reduce)
 
     if first:

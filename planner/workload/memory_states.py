@@ -42,9 +42,12 @@ def stage_params(*, model: ModelSpec, layout: Layout, stage: int) -> tuple[float
     and on the last stage, when these differ; multi-token prediction needs the input embedding on the last stage too.
     """
     dense = experts = 0.0
-    for moe in (m for chunk in stage_layers(model=model, layout=layout, stage=stage) for m in chunk):
-        d, e = _layer_share(model=model, layout=layout, moe=moe)
-        dense, experts = dense + d, experts + e
+    chunks = stage_layers(model=model, layout=layout, stage=stage)
+    n_moe = sum(map(sum, chunks))
+    for moe, count in ((False, sum(map(len, chunks)) - n_moe), (True, n_moe)):
+        if count:
+            d, e = _layer_share(model=model, layout=layout, moe=moe)
+            dense, experts = dense + count * d, experts + count * e
     table = model.vocab * model.hidden / layout.tp
     if stage == 0:
         dense += table + (embedding_params(model) - model.vocab * model.hidden)
