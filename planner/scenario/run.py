@@ -40,7 +40,7 @@ class Run(Block):
     detection_s: Seconds = Field(default=600.0, ge=0)
     """Until a failure is noticed (NCCL time-out 600-1800 s without health signals)."""
     replacement_s: Seconds = Field(default=0.0, ge=0)
-    """Until the provider's pool delivers a node; 0 = inside restart_s. Own nodes: see spares."""
+    """Until the provider's pool delivers a node; 0 = inside restart_s. Beside spares: where they run dry; 0 = never."""
     spares: int | None = Field(default=None, ge=0)
     """Nodes held in reserve, used at once, repaired with a heavy tail; null = the provider's pool never runs dry."""
     repair_median_s: Seconds = Field(default=20.4 * 3600, gt=0)

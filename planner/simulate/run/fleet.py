@@ -81,6 +81,11 @@ class _State:
     spares: F  # (n, spares) when each spare is ready
     away: F  # (n, slots) when each missing unit is back
     node_s: F
+    down: B  # in a recovery that another failure began again
+    detect: F
+    wait: F
+    ready: F
+    wait_at: Index
 
     def keep(self, mask: B) -> "_State":
         """The rows of a mask."""
@@ -155,6 +160,11 @@ class _Fleet:
             spares=np.zeros((n, p.spares or 0)),
             away=np.full((n, 16 if p.elastic else 0), -np.inf),
             node_s=np.zeros(n),
+            down=np.zeros(n, dtype=bool),
+            detect=np.zeros(n),
+            wait=np.zeros(n),
+            ready=np.zeros(n),
+            wait_at=np.full(n, AT["replacement"]),
         )
 
     def simulate(self, max_passes: int) -> RunSamples:
@@ -184,7 +194,8 @@ class _Fleet:
         o.finished[rows] = p.work_s - s.done[ended] <= 1e-6 * p.work_s
         self.state = s.keep(~ended)
 
-    # One pass: run until the next incident of each replication, then serve it.
+    # One pass: each replication runs until its next incident and serves it, or goes on with a recovery hit again.
+    # Serving such chains in an inner loop would make every pass as long as the unluckiest replication.
 
     def _infant(self, t: F) -> F | float:
         if self.plan.infant_factor == 0:
@@ -230,11 +241,11 @@ class _Fleet:
         step = np.minimum(step, np.maximum(0.0, s.next_maintenance - s.now))
         finish = self._until(work=p.work_s - s.done, productive_frac=productive_frac)
         step = np.minimum(np.minimum(step, finish), np.maximum(0.0, self.horizon_s - s.now))
-        through = step >= finish
-        stop = ~through & (s.now + step < self.horizon_s)
+        through = ~s.down & (step >= finish)
+        stop = ~through & ~s.down & (s.now + step < self.horizon_s)
         planned = stop & (s.now + step >= s.next_maintenance)
         incident = stop & ~planned & (random_s <= step)
-        self._advance(step=step, speed=speed, size=size, through=through)
+        self._advance(step=np.where(s.down, 0.0, step), speed=speed, size=size, through=through)
         self._serve(edges=edges, incident=incident, planned=planned)
 
     def _until(self, *, work: F, productive_frac: F) -> F:
@@ -324,12 +335,11 @@ class _Fleet:
         if p.slow_per_node_s > 0:
             onset = kind == 2
             s.slow_until = np.where(onset, np.maximum(s.slow_until, s.now) + p.slow_detection_s, s.slow_until)
-            caught = ~failed & (s.slow_until > 0) & (s.slow_until <= s.now + 1e-6)
+            caught = ~failed & ~s.down & (s.slow_until > 0) & (s.slow_until <= s.now + 1e-6)
             s.slow_until = np.where(caught | failed, 0.0, s.slow_until)
-            ready = np.where(caught, ready + self._leave(caught, saved=True), ready)
-        for mask in (kind == 3,):
-            if p.false_alarms_per_s:
-                ready = np.where(mask, self._leave(mask, saved=True), ready)
+            ready = np.where(caught, ready + self._leave(caught), ready)
+        if p.false_alarms_per_s:
+            ready = np.where(kind == 3, self._leave(kind == 3), ready)
         if p.spikes_per_s:
             ready = np.where(kind == 4, self._spike(kind == 4), ready)
         if p.preemptions_per_s:
@@ -339,21 +349,25 @@ class _Fleet:
             wait_at = np.where(gone, AT["preempted"], wait_at)
         if planned.any():
             wait = np.where(planned, p.maintenance_s, wait)
-            ready = np.where(planned, self._leave(planned, saved=True), ready)
+            ready = np.where(planned, self._leave(planned), ready)
             wait_at = np.where(planned, AT["planned"], wait_at)
             s.next_maintenance = np.where(
                 planned, s.now + p.maintenance_s + p.maintenance_interval_s, s.next_maintenance
             )
         if p.elastic:
-            back = (np.abs(s.away - s.now[:, None]) < 1e-3).any(axis=1)
+            back = ~s.down & (np.abs(s.away - s.now[:, None]) < 1e-3).any(axis=1)
             ready = np.where(back, np.maximum(ready, p.resize_s), ready)
-        self._recover(detect=detect, wait=wait, ready=ready, wait_at=wait_at)
+        s.detect, s.wait, s.ready = (
+            np.where(s.down, old, new) for old, new in ((s.detect, detect), (s.wait, wait), (s.ready, ready))
+        )
+        s.wait_at = np.where(s.down, s.wait_at, wait_at)
+        self._recover()
 
-    def _leave(self, mask: B, *, saved: bool) -> F:
+    def _leave(self, mask: B) -> F:
         """A stop that was seen coming: a checkpoint first, nothing lost. Returns the restart time."""
         p, s = self.plan, self.state
         s.counts[:, COUNT["planned"]] += mask
-        stall = np.where(mask, p.stall_s if saved else 0.0, 0.0)
+        stall = np.where(mask, p.stall_s, 0.0)
         s.losses[:, AT["checkpoint"]] += stall
         self._tally(now=s.now, step=stall, productive=0.0)
         s.node_s += stall * p.nodes
@@ -454,17 +468,18 @@ class _Fleet:
         """Time until the nodes that failed are replaced; an elastic job shrinks instead of waiting."""
         p, s, rng = self.plan, self.state, self.rng
         n = hardware.size
-        if p.spares is None:
-            ready_at = s.now + p.replacement_s * np.exp(
-                p.replacement_sigma * rng.standard_normal(n) - p.replacement_sigma**2 / 2
-            )
-        else:
+        ready_at = s.now + p.replacement_s * np.exp(
+            p.replacement_sigma * rng.standard_normal(n) - p.replacement_sigma**2 / 2
+        )
+        if p.spares is not None:
             whole = hardware & rack & (rng.random(n) < p.rack_frac) if p.rack_frac else np.zeros(n, dtype=bool)
-            ready_at = s.now.copy()
+            spare_at = s.now.copy()
             for k in range(p.rack_nodes):
-                taking = hardware if k == 0 else whole
-                if taking.any():
-                    ready_at = np.maximum(ready_at, np.where(taking, self._spare(taking), s.now))
+                taking = np.flatnonzero(hardware if k == 0 else whole)
+                if taking.size:
+                    spare_at[taking] = np.maximum(spare_at[taking], self._spare(taking))
+            # Dry spares wait for a repair, or for a node from elsewhere where replacement_s says how long that takes.
+            ready_at = np.minimum(ready_at, spare_at) if p.replacement_s > 0 else spare_at
         wait = np.where(hardware, np.maximum(0.0, ready_at - s.now), 0.0)
         if not p.elastic:
             return wait
@@ -475,48 +490,46 @@ class _Fleet:
         s.away[np.arange(n)[shrink], slot[shrink]] = ready_at[shrink]
         return np.where(shrink, 0.0, wait)
 
-    def _spare(self, taking: B) -> F:
-        """When the earliest of the spares and the failed node itself is ready; the failed node joins the spares."""
+    def _spare(self, taking: Index) -> F:
+        """When the earliest of the spares and the failed node itself is ready; the failed node joins the spares.
+
+        Where nodes come from elsewhere too, a spare that is not at hand is not reserved.
+        """
         p, s = self.plan, self.state
-        n = taking.size
-        repaired = s.now + p.repair_median_s * np.exp(p.repair_sigma * self.rng.standard_normal(n))
+        now = s.now[taking]
+        repaired = now + p.repair_median_s * np.exp(p.repair_sigma * self.rng.standard_normal(taking.size))
         if not p.spares:
             return repaired
-        slot = s.spares.argmin(axis=1)
-        earliest = s.spares[np.arange(n), slot]
-        own = repaired < earliest
-        chosen = np.where(own, repaired, earliest)
-        put = taking & ~own
-        s.spares[np.arange(n)[put], slot[put]] = repaired[put]
-        return chosen
+        slot = s.spares[taking].argmin(axis=1)
+        earliest = s.spares[taking, slot]
+        put = repaired >= earliest
+        if p.replacement_s > 0:
+            put &= earliest <= now
+        s.spares[taking[put], slot[put]] = repaired[put]
+        return np.asarray(np.minimum(repaired, earliest))
 
-    def _recover(self, *, detect: F, wait: F, ready: F, wait_at: Index) -> None:
-        """Serve detection, wait and restart; a failure in that time begins the recovery again."""
+    def _recover(self) -> None:
+        """Serve detection, wait and restart; a failure in that time begins the recovery again, in the next pass."""
         p, s, rng = self.plan, self.state, self.rng
-        rows = np.flatnonzero(detect + wait + ready > 0)
-        detect, wait, ready, wait_at = detect[rows], wait[rows], ready[rows], wait_at[rows]
-        while rows.size:
-            now = s.now[rows]
-            node = s.node_rate[rows] * p.nodes * self._infant(now)
-            rate = node + s.job_rate[rows]
-            # Nobody holds the nodes of a preempted gang or one under maintenance, so nothing fails there.
-            shielded = np.where(wait_at == AT["replacement"], 0.0, wait)
-            with np.errstate(divide="ignore", over="ignore"):
-                hit = rng.exponential(1.0, rows.size) / rate + shielded
-            total = detect + wait + ready
-            spent = np.minimum(np.minimum(hit, total), np.maximum(0.0, self.horizon_s - now))
-            first = np.minimum(spent, detect)
-            second = np.minimum(spent - first, wait)
-            s.losses[rows, AT["detection"]] += first
-            s.losses[rows, wait_at] += second
-            s.losses[rows, AT["restart"]] += spent - first - second
-            s.node_s[rows] += p.nodes * (spent - np.where(wait_at == AT["preempted"], second, 0.0))
-            self._tally(now=now, step=spent, productive=0.0)
-            s.now[rows] = now + spent
-            again = (hit < total) & (now + spent < self.horizon_s)
-            rows, wait_at = rows[again], wait_at[again]
-            if not rows.size:
-                break
-            cause = self._count(rows=rows, job=rng.random(rows.size) * rate[again] >= node[again])
-            detect, fresh, ready = self._recovery(rows=rows, cause=cause)
-            wait = np.maximum(np.maximum(0.0, wait - second)[again], fresh)
+        total = s.detect + s.wait + s.ready
+        node = s.node_rate * p.nodes * self._infant(s.now)
+        rate = node + s.job_rate
+        # Nobody holds the nodes of a preempted gang or one under maintenance, so nothing fails there.
+        shielded = np.where(s.wait_at == AT["replacement"], 0.0, s.wait)
+        with np.errstate(divide="ignore", over="ignore"):
+            hit = rng.exponential(1.0, rate.size) / rate + shielded
+        spent = np.minimum(np.minimum(hit, total), np.maximum(0.0, self.horizon_s - s.now))
+        first = np.minimum(spent, s.detect)
+        second = np.minimum(spent - first, s.wait)
+        s.losses[:, AT["detection"]] += first
+        s.losses[np.arange(s.row.size), s.wait_at] += second
+        s.losses[:, AT["restart"]] += spent - first - second
+        s.node_s += p.nodes * (spent - np.where(s.wait_at == AT["preempted"], second, 0.0))
+        self._tally(now=s.now, step=spent, productive=0.0)
+        s.now = s.now + spent
+        s.down = (hit < total) & (s.now < self.horizon_s)
+        rows = np.flatnonzero(s.down)
+        if rows.size:
+            cause = self._count(rows=rows, job=rng.random(rows.size) * rate[rows] >= node[rows])
+            s.detect[rows], fresh, s.ready[rows] = self._recovery(rows=rows, cause=cause)
+            s.wait[rows] = np.maximum(np.maximum(0.0, s.wait - second)[rows], fresh)

@@ -27,8 +27,9 @@ class RunPlan:
         rack_frac: share of network and host failures that take `rack_nodes` nodes at once.
         slow_per_node_s: onsets of a slow node; the job runs `slow_frac` slower until `slow_detection_s` later.
         silent_frac: share of failures that corrupted the state `silent_s` of work earlier.
-        spares: nodes held in reserve and repaired log-normally; None = a provider's pool that never runs dry and
-            delivers after `replacement_s`.
+        spares: nodes held in reserve and repaired log-normally; None = a provider's pool that never runs dry.
+        replacement_s: mean time until that pool delivers; beside spares, until a node comes from elsewhere where
+            they have run dry (0 = only a repair helps).
         restart_s: launch; with communicator_s, load_s and compile_s the way from nodes to the next productive step.
         automatic_frac: share of failures that need nobody; the others wait log-normally, on average `manual_s`.
         interval_s: productive time between checkpoints; `stall_s` work stops; `durable_s` until one can be used.
