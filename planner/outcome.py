@@ -36,7 +36,7 @@ def run_and_bill(
     gpus = scenario.gpus
     gpu_hours = days * 24 * gpus
     # Days spread with the step and with the failure rate, which moves only the lost part.
-    days_sigma = math.hypot(sigma, (1 - run.goodput) * plan.node_sigma)
+    days_sigma = math.hypot(sigma, (1 - run.goodput) * plan.rate_sigma)
     bill = bill_of(
         scenario=scenario,
         strategy=strategy,

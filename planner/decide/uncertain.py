@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import catalog
-from planner.catalog.reliability import JOB_SIGMA
 from planner.cost.collective import collective_s
 from planner.cost.kernels import matmul_s
 from planner.cost.types import Group
@@ -226,7 +225,14 @@ def _inputs(*, scenario: Scenario, forecast: Forecast, plan: RunPlan) -> tuple[I
             "published",
             "ask the provider for interruptions over node-days of a like cluster, and name the log in the contract",
         ),
-        Input("job_failure_rate", plan.job_failures_per_s * DAY_S, "per day", JOB_SIGMA, "assumed", "count your own"),
+        Input(
+            "job_failure_rate",
+            plan.job_failures_per_s * DAY_S,
+            "per day",
+            plan.job_sigma,
+            "published",
+            "count your own",
+        ),
         Input(
             "recovery_time",
             plan.recovery_s,

@@ -13,12 +13,12 @@ DAY_S = 86_400.0
 class Run(Block):
     """Failures, recovery, checkpoints, allocation, and the pauses of a healthy run."""
 
-    failures_per_1000_node_days: float = Field(default=6.5, ge=0)
-    """Failures that interrupt the job, per 1000 node-days (Meta RSC-1, arXiv 2410.21680: 6.5 for 8 x A100 nodes)."""
-    job_failures_per_day: float = Field(default=0.1, ge=0)
-    """Failures that do not grow with size: user, storage, scheduler. Assumed."""
+    failures_per_1000_node_days: float | None = Field(default=None, ge=0)
+    """Failures that interrupt the job, per 1000 node-days; null = median of published clusters (5.8; RSC-1 6.5)."""
+    job_failures_per_day: float | None = Field(default=None, ge=0)
+    """Failures that do not grow with size: user, storage, scheduler; null = median of published runs (0.25)."""
     rate_sigma: float | None = Field(default=None, ge=0)
-    """Standard deviation of the logarithm of the node rate; null = what published clusters show; 0 = yours is known."""
+    """Spread of the logarithm of these rates; null = between published clusters for a rate not given, 0 for yours."""
     infant_factor: float = Field(default=0.0, ge=0)
     """k of r(t) = r (1 + k exp(-t/T)) for a new cluster; no public fit exists, 0 = settled hardware."""
     infant_decay_s: Seconds = Field(default=30 * DAY_S, gt=0)

@@ -15,7 +15,8 @@ from planner.decide.compare import compare
 from planner.decide.dossier import sizes_around
 from planner.decide.roadmap import roadmap
 from planner.decide.run import checkpoint_curve, plan_of, run_document
-from planner.decide.search import resolve_auto, search
+from planner.decide.search import resolve_auto
+from planner.decide.search_answer import search
 from planner.decide.sensitivity import sensitivity
 from planner.decide.size import size
 from planner.decide.sweep import sweep_document

@@ -146,7 +146,9 @@ def summarise(
     """The document of contract 5."""
     groups = group_rows(answers, rows, memory=kind == "memory")
     ranks = ranking(answers, rows) if kind == "runs" else []
-    judged = MEMORY_METRICS if kind == "memory" else TIME_METRICS
+    judged = {"memory": MEMORY_METRICS, "runs": TIME_METRICS, "steps": TIME_METRICS}.get(
+        kind, {a["metric"] for a in answers}
+    )
     base = [g["baseline"]["mape_pct"] for g in groups if g["baseline"]]
     rhos = [r["spearman"] for r in ranks if r["spearman"] is not None]
     return {

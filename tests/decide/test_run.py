@@ -139,7 +139,7 @@ def test_every_field_moves_the_days_the_right_way(name):
 
 
 def test_a_known_rate_narrows_the_band():
-    wide, narrow = forecast(failures_per_1000_node_days=60), forecast(failures_per_1000_node_days=60, rate_sigma=0)
+    wide, narrow = forecast(failures_per_1000_node_days=60, rate_sigma=0.8), forecast(failures_per_1000_node_days=60)
     assert narrow["days"]["p90"] < wide["days"]["p90"]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from planner.catalog.reliability import fitted_rate
 from planner.decide.sensitivity import _crossings, sensitivity, tornado
 from planner.decide.uncertain import COMPUTE, response_of
 from planner.forecast import ForecastError, forecast_strategy
@@ -44,8 +45,8 @@ def test_without_draws_it_is_the_forecast(path):
 @pytest.mark.parametrize(
     ("key", "factor", "block", "update", "metric"),
     [
-        ("failure_rate", 4.0, "run", {"failures_per_1000_node_days": 26.0}, "days"),
-        ("job_failure_rate", 5.0, "run", {"job_failures_per_day": 0.5}, "days"),
+        ("failure_rate", 4.0, "run", {"failures_per_1000_node_days": 4000 * fitted_rate("per_node").per_day}, "days"),
+        ("job_failure_rate", 5.0, "run", {"job_failures_per_day": 5 * fitted_rate("per_job").per_day}, "days"),
         ("storage_rate", 0.1, "run", {"storage_bytes_per_s": 5e9}, "days"),
         ("tokens", 1.5, "training", {"tokens": 3.0e12}, "days"),
         ("price", 0.5, "pricing", {"usd_per_gpu_hour": 1.0}, "cost"),

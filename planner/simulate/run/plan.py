@@ -131,6 +131,15 @@ class RunPlan:
         return self.nodes * self.node_failures_per_s + self.job_failures_per_s
 
     @property
+    def rate_sigma(self) -> float:
+        """Spread of the logarithm of the job's rate of failures, both parts independent."""
+        total = self.failures_per_s
+        if total <= 0:
+            return 0.0
+        node = self.nodes * self.node_failures_per_s / total * self.node_sigma
+        return math.hypot(node, self.job_failures_per_s / total * self.job_sigma)
+
+    @property
     def false_alarms_per_s(self) -> float:
         """Migrations that no failure would have followed: (1 - precision) / precision per predicted failure."""
         hardware = sum(s for c, s in zip(FAILURE_CAUSES, self.shares, strict=True) if c in HARDWARE)

@@ -4,6 +4,7 @@ import math
 
 from planner.catalog.reliability import fitted_rate, spot_market
 from planner.scenario import Scenario, Strategy
+from planner.scenario.run import Run
 from planner.simulate.run.closed_form import checkpoint_bytes, optimal_interval_s
 from planner.simulate.run.plan import RunPlan
 from planner.workload.layout import Layout
@@ -28,8 +29,8 @@ def run_plan(*, scenario: Scenario, strategy: Strategy, layout: Layout, step_s: 
     steps = math.ceil(scenario.training.tokens / tokens_per_step)
     stall_s, durable_s = _checkpoint(scenario=scenario, layout=layout, by_default=by_default)
     nodes = scenario.cluster.nodes
-    node_rate = run.failures_per_1000_node_days / 1000 / DAY_S
-    job_rate = run.job_failures_per_day / DAY_S
+    node_rate, node_sigma = _rate(given=run.failures_per_1000_node_days, scale=1000.0, part="per_node", run=run)
+    job_rate, job_sigma = _rate(given=run.job_failures_per_day, scale=1.0, part="per_job", run=run)
     preemptions, wait_s = _preemption(scenario)
     per_node = scenario.gpus // nodes
     unit = max(1, math.ceil(layout.tp * layout.pp * layout.cp / per_node))
@@ -40,8 +41,9 @@ def run_plan(*, scenario: Scenario, strategy: Strategy, layout: Layout, step_s: 
         nodes=nodes,
         gpus_per_node=per_node,
         node_failures_per_s=node_rate,
-        node_sigma=fitted_rate("per_node").sigma if run.rate_sigma is None else run.rate_sigma,
+        node_sigma=node_sigma,
         job_failures_per_s=job_rate,
+        job_sigma=job_sigma,
         infant_factor=run.infant_factor,
         infant_s=run.infant_decay_s,
         rack_frac=run.rack_failure_frac,
@@ -94,6 +96,14 @@ def run_plan(*, scenario: Scenario, strategy: Strategy, layout: Layout, step_s: 
         spikes_per_s=run.loss_spikes_per_day / DAY_S,
         spike_rollback_s=run.spike_rollback_s,
     )
+
+
+def _rate(*, given: float | None, scale: float, part: str, run: Run) -> tuple[float, float]:
+    """Events a second and their spread: those of published clusters unless the scenario gives its own."""
+    published = fitted_rate(part)
+    per_day = published.per_day if given is None else given / scale
+    sigma = published.sigma if given is None else 0.0
+    return per_day / DAY_S, sigma if run.rate_sigma is None else run.rate_sigma
 
 
 def _automatic(*, given: float | None, by_default: bool) -> float:
