@@ -106,7 +106,9 @@ def stored_plan() -> dict[str, Any]:
 def store_plan(plan: Mapping[str, Any]) -> None:
     """Keep the plan for the other pages, in the address, and in the history of this session."""
     before = st.session_state.get("plan")
-    if before is not None and dict(plan) != before:
+    # The first drawing of a preset only writes its own settings out: nothing to take back.
+    opened = before is not None and set(before) == {"preset"} and before["preset"] == plan.get("preset")
+    if before is not None and dict(plan) != before and not opened:
         st.session_state["history"] = [*st.session_state.get("history", []), before][-UNDO_STEPS:]
     st.session_state["plan"] = dict(plan)
     if plan.get("preset") != UPLOADED:

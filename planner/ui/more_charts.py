@@ -24,6 +24,15 @@ COST_PARTS: tuple[tuple[str, str], ...] = (
 Rows = list[dict[str, Any]]
 
 
+def four_digits(value: Any) -> str:
+    """A figure for a table of mixed units."""
+    if not isinstance(value, int | float):
+        return "—" if value is None else str(value)
+    if abs(value) < 1e-9:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+
+
 def cause_text(cause: str, lang: str) -> str:
     """A cause or bottleneck in words; an unknown one as it is."""
     key = f"cause.{cause}"

@@ -279,7 +279,7 @@ def differences(scenario: Scenario) -> list[dict[str, Any]]:
     written = {n: s.model_dump(mode="json") for n, s in scenario.strategies.items() if isinstance(s, Strategy)}
     keys = list(next(iter(written.values()))) if written else []
     return [
-        {"setting": key} | {n: json.dumps(d[key]) for n, d in written.items()}
+        {"setting": key} | {n: "—" if d[key] is None else json.dumps(d[key]) for n, d in written.items()}
         for key in keys
         if len({json.dumps(d[key], sort_keys=True) for d in written.values()}) > 1
     ]

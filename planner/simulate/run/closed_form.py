@@ -48,12 +48,12 @@ def optimal_interval_s(*, rule: str, stall_s: float, mtti_s: float) -> float:
 
 
 def mean_failures_per_s(*, plan: RunPlan, over_s: float) -> float:
-    """Mean rate of unexpected failures over the first `over_s` seconds, infant mortality included."""
+    """Rate of unexpected failures of the median cluster over the first `over_s` seconds, infant mortality included."""
     infant = 0.0
     if plan.infant_factor:
         share = plan.infant_s / over_s if over_s > 0 else 1.0
         infant = plan.infant_factor * share * -math.expm1(-over_s / plan.infant_s)
-    return plan.nodes * plan.node_failures_per_s * (1 + infant) + plan.job_failures_per_s
+    return (plan.nodes * plan.node_failures_per_s * (1 + infant) + plan.job_failures_per_s) * plan.median_rate_factor
 
 
 def expected_run(*, plan: RunPlan) -> ExpectedRun:

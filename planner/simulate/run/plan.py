@@ -2,6 +2,10 @@
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
 
 from planner.catalog.reliability import FAILURE_CAUSES, cause_shares
 
@@ -12,6 +16,17 @@ LOSSES = (
 )
 COUNTED = (*FAILURE_CAUSES, "planned", "preemption")
 HARDWARE = ("gpu", "memory", "network", "host")
+
+
+@lru_cache(maxsize=4096)
+def _median_of_sum(share: float, first_sigma: float, second_sigma: float) -> float:
+    """Median of (1 - share) X + share Y for log-normal X and Y of median 1, on a grid of their quantiles."""
+    if not 0 < share < 1 or (first_sigma == 0 and second_sigma == 0):
+        return 1.0
+    points = NormalDist()
+    grid = np.array([points.inv_cdf((i + 0.5) / 101) for i in range(101)])
+    total = (1 - share) * np.exp(first_sigma * grid)[:, None] + share * np.exp(second_sigma * grid)[None, :]
+    return float(np.median(total))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +144,13 @@ class RunPlan:
     def failures_per_s(self) -> float:
         """Median rate of unexpected failures of the whole job, without infant mortality."""
         return self.nodes * self.node_failures_per_s + self.job_failures_per_s
+
+    @property
+    def median_rate_factor(self) -> float:
+        """Median of the job's rate over the sum of both parts' medians (a sum of log-normals is above it)."""
+        total = self.failures_per_s
+        share = self.job_failures_per_s / total if total > 0 else 0.0
+        return _median_of_sum(round(share, 3), round(self.node_sigma, 3), round(self.job_sigma, 3))
 
     @property
     def rate_sigma(self) -> float:

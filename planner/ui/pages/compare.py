@@ -30,7 +30,8 @@ if scenario is not None:
                 st.caption(plain(f"{name}: P10 {dollars(total['p10'])} – P90 {dollars(total['p90'])}"))
         st.subheader(t("decision_table", lang))
         rows = [
-            {t("criterion", lang): r["text"], t("col_unit", lang): r["unit"], **r["values"]}
+            {t("criterion", lang): r["text"], t("col_unit", lang): r["unit"]}
+            | {n: more_charts.four_digits(v) for n, v in r["values"].items()}
             for r in document["decision_table"]
         ]
         frame.table(rows=rows)
