@@ -9,7 +9,7 @@ from planner.workload.layout import Layout
 def predicted_value(*, row: Mapping[str, str], answer: StepAnswer, layout: Layout, peak_default: float) -> float | None:
     """The forecast in the row's metric and unit; None for a metric that needs other runs (time to train, scaling).
 
-    MFU and TFLOP/s follow `flops_def`: causal-halved, full attention, hardware (a full recompute counts four forward
+    MFU and TFLOP/s follow `flops_def`, or where it is unknown the stack's own log: causal-halved, full attention, hardware (a full recompute counts four forward
     passes, Narayanan et al. 2021) or LoRA (two thirds).
     """
     metric = row.get("metric")
@@ -38,10 +38,16 @@ def _beside_allocator(*, row: Mapping[str, str], answer: StepAnswer) -> float:
     return answer.memory.reserved_bytes if smi else 0.0
 
 
+def _logs_halved_attention(row: Mapping[str, str]) -> bool:
+    """Megatron-Core's own throughput log halves a causal attention from its releases of 2025 (`training.py`, FLOPs)."""
+    year = (row.get("year") or "").strip()
+    return "megatron-core" in (row.get("framework") or "").lower() and year.isdigit() and int(year) >= 2025
+
+
 def flops_by_definition(*, row: Mapping[str, str], answer: StepAnswer, layout: Layout) -> float:
     """FLOP/s per GPU as the row's author counts them."""
     definition = row.get("flops_def") or "unknown"
-    if definition == "causal":
+    if definition == "causal" or (definition == "unknown" and _logs_halved_attention(row)):
         return answer.model_flops_per_s_per_gpu
     if definition == "hardware":
         factor = 4 / 3 if layout.recompute == "full" else 1.0
