@@ -94,7 +94,14 @@ def operator_s(*, op: Operator, layout: Layout, setting: Setting) -> Estimate:
     if op.kind == "grouped_matmul":
         dtype = _matmul_dtype(op=op, precision=layout.precision)
         return grouped_matmul_s(
-            gpu=setting.gpu, dtype=dtype, groups=op.groups, m_per_group=op.m, n=op.n, k=op.k, state=state
+            gpu=setting.gpu,
+            dtype=dtype,
+            groups=op.groups,
+            m_per_group=op.m,
+            n=op.n,
+            k=op.k,
+            state=state,
+            output_bytes=4.0 if op.name.endswith("_wgrad") else 2.0,
         )
     if op.kind == "attention":
         return attention_s(

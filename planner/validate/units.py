@@ -9,8 +9,8 @@ from planner.workload.layout import Layout
 def predicted_value(*, row: Mapping[str, str], answer: StepAnswer, layout: Layout, peak_default: float) -> float | None:
     """The forecast in the row's metric and unit; None for a metric that needs other runs (time to train, scaling).
 
-    MFU and TFLOP/s follow `flops_def`, or where it is unknown the stack's own log: causal-halved, full attention, hardware (a full recompute counts four forward
-    passes, Narayanan et al. 2021) or LoRA (two thirds).
+    MFU and TFLOP/s follow `flops_def`, or where it is unknown the stack's own log: causal-halved, full attention,
+    hardware (a full recompute counts four forward passes, Narayanan et al. 2021) or LoRA (two thirds).
     """
     metric = row.get("metric")
     if metric == "step_time_s":
