@@ -4,8 +4,10 @@ import csv
 import gzip
 import hashlib
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 from planner.profile.site import Site, site_sigma
 from planner.simulate.assemble import StepAnswer, forecast_step, peak_flops, with_site
 from planner.validate.band import band_sigma
+from planner.validate.impossible import impossible_flags
 from planner.validate.setup import Setup, SkipRowError, number, setup_of_row
 from planner.validate.site import SiteFits, fit_site
 from planner.validate.summary import TIME_METRICS
@@ -172,7 +175,7 @@ def validate_row(*, index: int, row: Row, engine: str = "fast") -> dict[str, Any
         }
         return out
     if row.get("metric") == "scaling_efficiency_pct":
-        value: float | None = _scaling_pct(setup=setup, answer=answer, engine=engine)
+        value: float | None = _scaling_pct(row=row, setup=setup, answer=answer, engine=engine)
     else:
         value = predicted_value(row=row, answer=answer, layout=setup.layout, peak_default=answer.peak_flops)
     if value is None or not measured:
@@ -188,30 +191,29 @@ def validate_row(*, index: int, row: Row, engine: str = "fast") -> dict[str, Any
     base = _baseline(row=row, setup=setup, answer=answer)
     if base is not None:
         out["baseline"] = {"predicted": base, "error_pct": _error(predicted=base, measured=measured)}
-    out["flags"] = _flags(row=row, setup=setup, answer=answer, measured=measured)
+    if not answer.fits:
+        out["flags"].append("refused_but_ran")
+    if row.get("metric") in TIME_METRICS:
+        out["flags"] += impossible_flags(row=row, setup=setup, answer=answer, measured=measured, predicted=value)
     return out
 
 
-def _scaling_pct(*, setup: Setup, answer: StepAnswer, engine: str) -> float:
-    """Tokens/s/GPU over that of one GPU (weak scaling: the local batch stays)."""
-    from dataclasses import replace
+def _scaling_pct(*, row: Row, setup: Setup, answer: StepAnswer, engine: str) -> float:
+    """Tokens/s/GPU over that of the row's own base: one node or one GPU, the global batch fixed or grown with the GPUs.
 
-    layout = setup.layout
-    shrink = max(1, layout.dp)
-    small = replace(layout, dp=1, global_batch=max(1, layout.global_batch // shrink))
+    Without data parallelism to take away, the base is the unsplit model on one GPU.
+    """
+    layout, notes = setup.layout, row.get("notes") or ""
+    base = setup.machine.network.gpus_per_node if "vs one node" in notes else 1
+    shrink = max(1, layout.gpus // base)
+    fixed = re.search(r"fixed (global )?batch", notes) is not None
+    batch = layout.global_batch if fixed else max(1, layout.global_batch // shrink)
+    if layout.dp >= shrink:
+        small = replace(layout, dp=layout.dp // shrink, global_batch=batch)
+    else:
+        small = replace(layout, tp=1, pp=1, vpp=1, cp=1, dp=1, sequence_parallel=False, global_batch=batch)
     one = _answer(replace(setup, layout=small, memory_layout=small), engine)
     return 100.0 * (answer.tokens_per_s / layout.gpus) / (one.tokens_per_s / small.gpus)
-
-
-def _flags(*, row: Row, setup: Setup, answer: StepAnswer, measured: float) -> list[str]:
-    """Reported figures that the hardware cannot reach."""
-    flags = []
-    mfu = _measured_mfu(row)
-    if mfu is not None and mfu > 1.0:
-        flags.append("above_peak: more model FLOPs than the dense peak; sparse peak, wrong batch or wrong model size")
-    if not answer.fits and row.get("metric") != "oom":
-        flags.append("refused_but_ran")
-    return flags
 
 
 def log_ratio(answer: Mapping[str, Any]) -> float | None:
