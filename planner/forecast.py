@@ -75,6 +75,7 @@ def machine_for(*, scenario: Scenario, resolved: Resolved, gpus: int) -> Machine
         software=resolved.software,
         cuda_graph=resolved.cuda_graph,
         p2p_overlap=resolved.p2p_overlap,
+        ep_overlap=resolved.ep_overlap,
     )
 
 

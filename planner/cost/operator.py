@@ -60,6 +60,10 @@ class PhaseCost:
         return float((self.gpu_s**3 + self.host_s**3) ** (1 / 3))
 
 
+# Overlapped expert exchange holds 20 of 132 multiprocessors (DeepSeek-V3, arXiv 2412.19437 section 3.2.2).
+EP_HELD = 20 / 132
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Where and how operators run: GPU part, network, kernel families and overlap."""
@@ -144,7 +148,8 @@ def phase_cost(*, operators: tuple[Operator, ...], phase: str, layout: Layout, s
 
     Tensor-parallel collectives are exposed except for the share the framework hides under its own matmuls;
     context-parallel exchange hides under attention (ring) up to the attention time; expert all-to-all is exposed
-    unless two micro-batches are in flight.
+    unless two micro-batches are in flight: then it hides under the compute of the other one, which runs on what the
+    exchange leaves of the multiprocessors.
     """
     sums = dict.fromkeys(CAUSES, 0.0)
     host = flops = 0.0
@@ -165,7 +170,9 @@ def phase_cost(*, operators: tuple[Operator, ...], phase: str, layout: Layout, s
         host += op.launches * HOST_CALL_S + (HOST_COLLECTIVE_S if op.kind == "collective" else 0.0)
         flops += op.flops
     cp_hidden = min(sums["cp"], sums["compute_attention"]) if setting.cp_overlap else 0.0
-    ep_hidden = min(sums["ep"], sums["compute_matmul"]) if setting.ep_overlap else 0.0
+    compute = sums["compute_matmul"] + sums["compute_attention"] + sums["compute_memory_bound"]
+    ep_hidden = min(sums["ep"], compute) if setting.ep_overlap else 0.0
+    sums["compute_matmul"] += ep_hidden * EP_HELD / (1.0 - EP_HELD)
     return PhaseCost(
         compute_matmul_s=sums["compute_matmul"],
         compute_attention_s=sums["compute_attention"],

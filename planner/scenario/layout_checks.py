@@ -62,8 +62,8 @@ def _model_problems(*, s: Strategy, model: ModelSpec, tp: int, pp: int, vpp: int
         out.append(("pp", f"{pp} stages for {model.layers} layers"))
     elif pp * vpp > model.layers + 2:
         out.append(("vpp", f"pp {pp} x vpp {vpp} = {pp * vpp} chunks for {model.layers} layers"))
-    elif vpp > 1 and model.layers % (pp * vpp) and (model.layers + 2) % (pp * vpp):
-        # Megatron places equal chunks only; embedding and head may stand for a layer each (Llama 3, arXiv 2407.21783).
+    elif vpp > 1 and model.layers % (pp * vpp) and (model.layers + 2) % (pp * vpp) and not _places_freely(s):
+        # Megatron placed equal chunks only; embedding and head may stand for a layer each (Llama 3, arXiv 2407.21783).
         valid = [v for v in range(1, model.layers // pp + 1) if not model.layers % (pp * v)]
         hint = f"; nearest that does: {min(valid, key=lambda v: abs(v - vpp))}" if valid else ""
         out.append(("vpp", f"vpp {vpp} does not divide {model.layers} layers over {pp} stages evenly{hint}"))
@@ -73,6 +73,12 @@ def _model_problems(*, s: Strategy, model: ModelSpec, tp: int, pp: int, vpp: int
     elif ep > 1 and model.moe_experts % ep:
         out.append(("ep", f"ep {ep} does not divide the {model.moe_experts} experts"))
     return out
+
+
+def _places_freely(s: Strategy) -> bool:
+    """Megatron-Core lays out uneven chunks from 0.13 of 2025; the code behind DualPipe does too (arXiv 2412.19437)."""
+    release = s.framework.release if s.framework is not None and s.framework.release else 0
+    return s.schedule == "dualpipev" or int(release) >= 2025
 
 
 def _cluster_problems(*, s: Strategy, gpus: int, global_batch: int | None, product: int) -> list[tuple[str, str]]:
@@ -94,7 +100,13 @@ def _cluster_problems(*, s: Strategy, gpus: int, global_batch: int | None, produ
 
 def _batch_problems(*, s: Strategy, dp: int, global_batch: int) -> list[tuple[str, str]]:
     if global_batch % dp:
-        return [("dp", f"the global batch of {global_batch} sequences does not divide over {dp} data-parallel ranks")]
+        near = sorted({max(1, global_batch // dp) * dp, -(-global_batch // dp) * dp})
+        hint = f"; nearest batches that do: {' or '.join(str(n) for n in near)}"
+        fewer = next((f for f in (2, 4, 8, 16, 32, 64) if dp % f == 0 and global_batch % (dp // f) == 0), None)
+        if fewer:
+            hint += f"; or split the model over {fewer} times more ranks (tp, pp or cp)"
+        text = f"the global batch of {global_batch} sequences does not divide over {dp} data-parallel ranks"
+        return [("dp", text + hint)]
     local, micro = global_batch // dp, s.micro_batch_sequences
     if micro and local % micro:
         return [("micro_batch_sequences", f"{micro} does not divide the {local} sequences of a data-parallel rank")]

@@ -28,6 +28,7 @@ class Resolved:
     cuda_graph: bool
     choices: tuple[tuple[str, str], ...]
     p2p_overlap: bool = True
+    ep_overlap: bool = False
 
 
 def _software(*, strategy: Strategy, hybrid: bool) -> tuple[Software, bool]:
@@ -87,6 +88,9 @@ def resolve_strategy(
     dp = strategy.dp or gpus // (tp * pp * cp)
     if global_batch % dp:
         raise ValueError(f"a global batch of {global_batch} sequences does not divide over {dp} data-parallel ranks")
+    ep, etp = strategy.ep or 1, strategy.etp or 1
+    if ep > 1 and tp * cp * dp % (ep * etp):
+        raise ValueError(f"ep {ep} x etp {etp} does not divide the {tp * cp * dp} ranks of a stage")
     hybrid = tp * pp * cp > 1
     soft, graph = _software(strategy=strategy, hybrid=hybrid)
     vpp = strategy.vpp or 1
@@ -96,8 +100,8 @@ def resolve_strategy(
         vpp=vpp,
         dp=dp,
         cp=cp,
-        ep=strategy.ep or 1,
-        etp=strategy.etp or 1,
+        ep=ep,
+        etp=etp,
         sequence_parallel=bool(strategy.sequence_parallel),
         global_batch=global_batch,
         sequence=sequence,
@@ -126,7 +130,10 @@ def resolve_strategy(
         if was is None
     )
     beside = strategy.overlap is None or strategy.overlap.pp is not False
-    return Resolved(layout, soft, memory, fits, graph, choices, beside)
+    # DualPipe pairs the forward of one micro-batch with the backward of another to hide the all-to-all of each.
+    asked = strategy.overlap.ep if strategy.overlap is not None else None
+    paired = layout.schedule == "dualpipev" if asked is None else asked
+    return Resolved(layout, soft, memory, fits, graph, choices, beside, paired)
 
 
 def _first_that_fits(

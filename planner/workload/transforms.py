@@ -31,8 +31,6 @@ MAX_CHUNKS = 6
 COMPOSED_NORM = (36 / 24 - 1, 82 / 40 - 1)  # uncounted share of traffic, forward and backward
 # Chunked products lose 2 to 5 %.
 CHUNKED_MATMUL_FACTOR = 1.035
-# Overlapped expert exchange keeps 20 of 132 multiprocessors (DeepSeek-V3 report, arXiv 2412.19437, section 3.2.2).
-EP_OVERLAP_MATMUL_FACTOR = 132 / (132 - 20)
 LOW_PRECISION = frozenset({"fp8", "fp8_rowwise", "fp8_block", "mxfp8", "nvfp4"})
 
 
@@ -357,9 +355,7 @@ CHANGES: Mapping[str, Callable[[Stack, str], Stack]] = {
     "async_tp": _async_tp,
     "interleaved": _interleave,
     "zero_bubble": _zero_bubble,
-    "ep_overlap": lambda stack, _variant: replace(
-        stack.scaled("compute_matmul", EP_OVERLAP_MATMUL_FACTOR), ep_overlap=True
-    ),
+    "ep_overlap": lambda stack, _variant: replace(stack, ep_overlap=True),
     "collective_tuning": _share("exposed_dp", 0.8),
     "grad_compression": _share("exposed_dp", 0.25),
     "zero_quant": _share("exposed_dp", 0.4),
