@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from planner.catalog.types import ModelSpec
 from planner.workload.layout import Layout
 from planner.workload.params import attention_dims, gates, layer_params
+from planner.workload.routing import busiest_over_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,14 +262,12 @@ def mlp_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]) -> l
     return ops + _residual(elements=local * h, width=w, model=model, fusions=fusions, name="residual_mlp")
 
 
-def moe_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str], imbalance: float = 1.0) -> list[Operator]:
-    """Norm, router, dispatch, grouped experts, combine, shared expert and residual.
-
-    `imbalance` is the busiest rank's tokens over the mean (1 = forced balance).
-    """
+def moe_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]) -> list[Operator]:
+    """Norm, router, dispatch, grouped experts, combine, shared expert and residual, of the busiest expert rank."""
     t, h, w, g = layout.tokens, model.hidden, layout.compute_bytes, gates(model)
     local = t / layout.tp if layout.sequence_parallel else t
-    routed = local * model.moe_topk * imbalance  # tokens x top-k this rank's experts receive, on average
+    choices = local * model.moe_topk
+    routed = choices * busiest_over_mean(choices=choices, ranks=layout.ep)
     experts = max(1, model.moe_experts // layout.ep)
     if layout.etp > 1:
         routed *= layout.etp
