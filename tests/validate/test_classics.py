@@ -46,7 +46,7 @@ def test_engineered_over_naive_lies_inside_the_band(engineered: str, naive: str)
 
 
 def test_bert_by_data_parallelism_keeps_most_of_its_speed_on_256_gpus() -> None:
-    """DeepLearningExamples prints 94 to 95 % on InfiniBand; BytePS about 90 % on 100 Gb/s nodes, where it hurts more."""
+    """DeepLearningExamples prints 94 to 95 % on InfiniBand; BytePS about 90 % on 100 Gb/s nodes."""
     rich = [v for v in ROWS if v.startswith("nvidia-deeplearningexamples-bert") and v[-4:] in {"0011", "0022", "0033"}]
     for row_id in rich:
         measured, forecast, _ = _speed(row_id)
