@@ -43,6 +43,7 @@ MLA = {
 # A run with no stated recompute is taken to have recomputed where its activations exceed memory by more than the memory
 # model was ever too high on runs whose activation format is not printed (35-70 % on fp8 runs of MLPerf).
 MEMORY_VETO = 1.7
+GATHERING = {"fsdp", "torchtitan", "deepspeed"}  # stacks that shard weights over all ranks by default
 # Papers print the year of publication; the software is that of the year before where a deadline says so.
 MEASURED_IN = {"MegaScale NSDI24": 2023}  # submitted by September 2023
 FRAMEWORKS = (  # text in the row, framework of the software table; first match wins
@@ -273,8 +274,8 @@ def layout_of_row(
     """The parallel layout of a row; blanks take the documented default and are named in `assumed`.
 
     Defaults: degrees 1, or with fewer sequences than GPUs tensor and then context parallelism over the rest;
-    micro-batch 1 under a pipeline or for models above 200,000 layers x width, else the largest halving of the local
-    batch that fits; ZeRO-3 for FSDP-like stacks, else ZeRO-1; no recompute unless memory rules that out by far;
+    micro-batch 1 under a pipeline, or for models above 200,000 layers x width on stacks that do not gather weights for
+    every micro-batch, else the largest halving of the local batch that fits; ZeRO-3 for FSDP-like stacks, else ZeRO-1; no recompute unless memory rules that out by far;
     interleaving where the stack does so.
     """
     gpus = int(number(row, "n_gpus") or 0)
@@ -311,7 +312,8 @@ def layout_of_row(
     mbs = number(row, "mbs")
     blank_mbs = mbs is None
     if mbs is None:
-        mbs = 1.0 if pp > 1 else min(local, 1.0 if model.layers * model.hidden > 200_000 else local)
+        gathers = machine.software.framework in GATHERING
+        mbs = 1.0 if pp > 1 or (model.layers * model.hidden > 200_000 and not gathers) else local
         assumed.append("mbs")
     if pp > 1 and machine.software.framework == "torchtitan":
         # These tables print the local batch in this column; the pipeline's micro-batch is not printed.
@@ -319,7 +321,7 @@ def layout_of_row(
         assumed.append("mbs")
     zero = number(row, "zero_stage")
     if zero is None:
-        zero = 3.0 if machine.software.framework in {"fsdp", "torchtitan", "deepspeed"} else 1.0
+        zero = 3.0 if machine.software.framework in GATHERING else 1.0
         assumed.append("zero_stage")
     recompute = (row.get("recompute") or "").strip()
     if not recompute:
