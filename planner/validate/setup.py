@@ -275,8 +275,8 @@ def layout_of_row(
 
     Defaults: degrees 1, or with fewer sequences than GPUs tensor and then context parallelism over the rest;
     micro-batch 1 under a pipeline, or for models above 200,000 layers x width on stacks that do not gather weights for
-    every micro-batch, else the largest halving of the local batch that fits; ZeRO-3 for FSDP-like stacks, else ZeRO-1; no recompute unless memory rules that out by far;
-    interleaving where the stack does so.
+    every micro-batch, else the largest halving of the local batch that fits; ZeRO-3 for FSDP-like stacks, else ZeRO-1;
+    no recompute unless memory rules that out by far; interleaving where the stack does so.
     """
     gpus = int(number(row, "n_gpus") or 0)
     if not gpus:
