@@ -20,6 +20,7 @@ class Software:
         optimizer_bytes_per_param: device-memory traffic of the optimizer step per owned parameter.
         gradient_bytes: bytes of an accumulated gradient.
         shard_wire_frac: share of the fabric that fully sharded exchanges reach, against plain collectives.
+        shard_node_bytes_per_s: the most that a node takes in during them; 0 = no limit but the fabric.
     """
 
     framework: str
@@ -34,6 +35,7 @@ class Software:
     gradient_bytes: int
     fsdp_prefetch: int
     shard_wire_frac: float
+    shard_node_bytes_per_s: float
     evidence: str
 
 
@@ -57,6 +59,7 @@ def releases() -> tuple[Software, ...]:
                 gradient_bytes=int(r["gradient_bytes"]),
                 fsdp_prefetch=int(r["fsdp_prefetch"]),
                 shard_wire_frac=float(r["shard_wire_frac"]),
+                shard_node_bytes_per_s=float(r["shard_node_gbytes_per_s"] or 0.0) * 1e9,
                 evidence=r["evidence"],
             )
         )

@@ -201,8 +201,13 @@ def shard_s(*, params: float, expert_params: float, layout: Layout, machine: Mac
         # Hybrid sharding: the shard's gradient is all-reduced over its replicas.
         shard = params * grads / layout.sharded_over
         reduce += _exchange_s(nbytes=shard, op="all_reduce", axis="dp", layout=layout, machine=machine)
-    wire = machine.software.shard_wire_frac
-    return gather / wire, reduce / wire
+    soft = machine.software
+    gather, reduce = gather / soft.shard_wire_frac, reduce / soft.shard_wire_frac
+    if soft.shard_node_bytes_per_s and layout.sharded_over > machine.network.gpus_per_node:
+        # Every node takes in the whole gathered buffer once, and as much of the gradients.
+        gather = max(gather, (params + expert_params) * 2.0 / soft.shard_node_bytes_per_s)
+        reduce = max(reduce, (params + expert_params) * grads / soft.shard_node_bytes_per_s)
+    return gather, reduce
 
 
 def _fsdp_blocks(
