@@ -111,8 +111,14 @@ def hot_rate(*, gpu: str, dtype: str) -> Rate:
     floor, stream, _ = _share(spec)
     factor = LOW_PRECISION.get(dtype, 1.0)
     low = factor != 1.0
-    for row in table("training_rates.csv"):
-        if row["gpu"] == spec.name and (dtype == "bf16" or (low and _peak(spec, dtype) > 0)):
+    rows = [r for r in table("training_rates.csv") if r["gpu"] == spec.name]
+    for row in rows:
+        # At the power cap low precision gains more than by the clock: a row of its own goes before the usual factor.
+        if low and row["dtype"] == dtype:
+            plateau = float(row["sustained_tflops"]) * 1e12
+            return Rate(plateau, float(row["k0"]), 40.0, stream, floor, row["label"], 0.1, row["source"])
+    for row in rows:
+        if row["dtype"] == "bf16" and (dtype == "bf16" or (low and _peak(spec, dtype) > 0)):
             plateau = float(row["sustained_tflops"]) * 1e12 * factor
             k0 = float(row["k0"]) * (1.5 if low else 1.0)
             label = row["label"] if not low else "published"
