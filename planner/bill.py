@@ -43,17 +43,19 @@ def bill_of(
     goodput: float,
     days_sigma: float,
     lost_work_frac: float = 0.0,
+    engineering_weeks: float | None = None,
 ) -> Bill:
     """Energy, carbon, cost by bucket, totals with their band, rent against buy, and the programme.
 
     Args:
         scenario: prices, team, programme, goals and cluster are read from it.
-        strategy: its engineering weeks are paid.
+        strategy: its engineering weeks are paid where it states them.
         answer: the step, for the load of the GPUs.
         gpu_hours: hours of the GPUs that the job holds.
         goodput: productive share of those hours.
         days_sigma: one standard deviation of the logarithm of the run's length.
         lost_work_frac: share of the hours spent on work that was lost; it draws full power.
+        engineering_weeks: what is paid where the strategy states none; None = nothing.
     """
     today = date.today()
     site = site_of(scenario=scenario, today=today)
@@ -70,7 +72,9 @@ def bill_of(
     energy, energy_lines = energy_of(pricing=scenario.pricing, site=site, run=run, draw=loaded)
     rent, rent_warnings = _rent(scenario=scenario, site=site, today=today)
     owned = ownership_of(site=site, pricing=scenario.pricing, loaded=loaded, idle=idle, today=today)
-    engineering = strategy.engineering_weeks * scenario.pricing.usd_per_person_week
+    stated = strategy.engineering_weeks
+    weeks = stated if stated is not None else engineering_weeks or 0.0
+    engineering = weeks * scenario.pricing.usd_per_person_week
     if scenario.pricing.tenure == "own":
         cost_lines = owned_lines(run=run, owned=owned, site=site)
         price_sigma = {b: owned.sigma for b in ("compute", "network", "storage")}
@@ -79,9 +83,7 @@ def bill_of(
         cost_lines = rent_lines(pricing=scenario.pricing, run=run, rent=rent, stored_bytes=_stored_bytes(scenario))
         price_sigma = {"compute": rent.sigma, "support": rent.sigma}
         warnings = site.warnings + rent_warnings
-    labour_lines = people_lines(
-        pricing=scenario.pricing, engineering_weeks=strategy.engineering_weeks, run=run, owned=owned
-    )
+    labour_lines = people_lines(pricing=scenario.pricing, engineering_weeks=weeks, run=run, owned=owned)
     lines = (*cost_lines, *labour_lines)
     cost = {b: sum(x.value for x in lines if x.id == f"cost_usd.{b}") for b in BUCKETS}
     total = sum(cost.values())
@@ -95,8 +97,9 @@ def bill_of(
         **energy,
         "cost_usd": cost,
         "people_usd": {x.id.removeprefix("people_usd."): x.value for x in lines if x.id.startswith("people_usd.")},
+        "engineering_weeks": weeks,
         "engineering_calendar_weeks": calendar_weeks(
-            weeks=strategy.engineering_weeks, systems=scenario.team.systems, application=scenario.team.application
+            weeks=weeks, systems=scenario.team.systems, application=scenario.team.application
         ),
         "cost_usd_total": band(total, sigma),
         "cost_total_in_currency": {

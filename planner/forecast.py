@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -10,14 +10,18 @@ from planner import SCHEMA_VERSION, __version__, catalog
 from planner.catalog.line import Line
 from planner.catalog.types import ModelSpec
 from planner.cost.topology import network_of
+from planner.cost.types import Network
 from planner.profile.site import Site, SiteError, load_site, site_sigma
 from planner.scenario import Scenario, Strategy
 from planner.simulate.assemble import StepAnswer, forecast_step, with_site
 from planner.simulate.durations import Machine
-from planner.workload.exchange import PLAIN, notes
-from planner.workload.layout import Layout
+from planner.simulate.optimise import optimised_step
+from planner.simulate.stack_step import base_stack
+from planner.step_document import memory_document, step_lines, strategy_document
+from planner.workload.exchange import notes
 from planner.workload.params import total_params
 from planner.workload.resolve import Resolved, resolve_strategy
+from planner.workload.transforms import Stack, effective_model
 
 Z80 = 1.2815515655446004
 # One standard deviation of log(forecast / measured) on packaged public rows of dense runs, and what MoE and
@@ -39,6 +43,7 @@ class Forecast:
     lines: tuple[Line, ...]
     warnings: tuple[str, ...]
     document: Mapping[str, Any]
+    stack: Stack
 
     def value(self, line_id: str) -> float:
         """The value of a line.
@@ -138,7 +143,13 @@ def step_on(
     """Layout and step of a strategy on a number of GPUs."""
     resolved = resolve(scenario=scenario, strategy=strategy, gpus=gpus, global_batch=global_batch)
     machine = machine_for(scenario=scenario, resolved=resolved, gpus=gpus)
-    answer = forecast_step(model=scenario.model_spec, layout=resolved.layout, machine=machine, engine=engine)
+    if strategy.optimisations:
+        resolved, answer = _with_optimisations(
+            scenario=scenario, strategy=strategy, resolved=resolved, network=machine.network, engine=engine
+        )
+    else:
+        stack = base_stack(scenario=scenario, strategy=strategy, resolved=resolved)
+        answer = forecast_step(model=effective_model(stack), layout=resolved.layout, machine=machine, engine=engine)
     site = site_of(scenario)
     if site is not None:
         answer = with_site(
@@ -148,6 +159,35 @@ def step_on(
             host_factor=site.host_factor,
         )
     return resolved, answer
+
+
+def _with_optimisations(
+    *, scenario: Scenario, strategy: Strategy, resolved: Resolved, network: Network, engine: str
+) -> tuple[Resolved, StepAnswer]:
+    """Layout, software and step after the optimisations that a strategy names."""
+    try:
+        answer = optimised_step(
+            model=scenario.model_spec,
+            stack=base_stack(scenario=scenario, strategy=strategy, resolved=resolved),
+            keys=strategy.optimisations,
+            network=network,
+            open_recompute=strategy.recompute is None,
+            engine=engine,
+        )
+    except ValueError as error:
+        raise ForecastError(str(error)) from error
+    assert answer.optimised is not None
+    stack = answer.optimised.stack
+    after = replace(
+        resolved,
+        layout=stack.layout,
+        software=stack.software,
+        memory=answer.memory,
+        fits=answer.fits,
+        cuda_graph=stack.cuda_graph,
+        ep_overlap=stack.ep_overlap,
+    )
+    return after, answer
 
 
 def smallest_fit(*, scenario: Scenario, strategy: Strategy, engine: str = "fast") -> tuple[int, StepAnswer] | None:
@@ -193,7 +233,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
     resolved, answer = step_on(scenario=scenario, strategy=strategy, gpus=gpus, global_batch=batch, engine=engine)
     smallest = smallest_fit(scenario=scenario, strategy=strategy)
     sigma = step_sigma(scenario=scenario, answer=answer)
-    lines = list(_step_lines(answer=answer, resolved=resolved))
+    lines = list(step_lines(answer=answer, resolved=resolved))
     efficiency = None
     if smallest is not None and resolved.fits:
         reference, at = smallest
@@ -211,6 +251,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
         )
     outcome = run_and_bill(scenario=scenario, strategy=strategy, resolved=resolved, answer=answer, sigma=sigma)
     warnings = outcome.warnings + _ignored(strategy=strategy) + notes(resolved.layout.exchange)
+    warnings += tuple(f"optimisation {e['key']}: {e['note']}" for e in outcome.optimisations if e["note"])
     lines += outcome.lines
     document = _document(
         scenario=scenario,
@@ -218,144 +259,22 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
         resolved=resolved,
         answer=answer,
         sigma=sigma,
-        outcome=outcome.document,
+        outcome={**outcome.document, "optimisations": list(outcome.optimisations)},
         scaling={"value": efficiency, "kind": "weak", "reference_gpus": smallest[0] if smallest else None},
         lines=lines,
         warnings=warnings,
     )
-    return Forecast(name, resolved, answer, tuple(lines), warnings, document)
+    if answer.optimised is not None:
+        stack = answer.optimised.stack
+    else:
+        stack = base_stack(scenario=scenario, strategy=strategy, resolved=resolved)
+    return Forecast(name, resolved, answer, tuple(lines), warnings, document, stack)
 
 
 def _ignored(*, strategy: Strategy) -> tuple[str, ...]:
     """A word on every key that is accepted but does not act on the forecast yet."""
-    keys = ["optimisations"] if strategy.optimisations else []
-    if strategy.overlap is not None:
-        keys += ["overlap.ep"] if strategy.overlap.ep is not None else []
+    keys = ["overlap.ep"] if strategy.overlap is not None and strategy.overlap.ep is not None else []
     return tuple(f"{key} is not modelled yet and changes nothing" for key in keys)
-
-
-def worst_label(answer: StepAnswer) -> str:
-    """The worst label among kernels that make at least 2 % of the step."""
-    order = ("measured", "interpolated", "published", "fitted", "transferred", "datasheet", "assumed")
-    seen = [label for label, share in answer.label_share if share >= 0.02]
-    return max(seen, key=order.index) if seen else "assumed"
-
-
-def _step_lines(*, answer: StepAnswer, resolved: Resolved) -> list[Line]:
-    label = worst_label(answer)
-    source = f"kernel and collective tables; {answer.engine} engine; software {resolved.software.framework}"
-    out = [
-        Line(
-            f"breakdown_s.{k}",
-            v,
-            "s",
-            "sum over operators of a step, mean over GPUs",
-            ("workload", "cost"),
-            label,
-            source,
-        )
-        for k, v in answer.breakdown_s
-    ]
-    out.append(
-        Line(
-            "step_s.p50",
-            answer.step_s,
-            "s",
-            "sum of breakdown_s",
-            tuple(f"breakdown_s.{k}" for k, _ in answer.breakdown_s),
-            label,
-            source,
-        )
-    )
-    lay = resolved.layout
-    out.append(
-        Line(
-            "tokens_per_s_per_gpu",
-            answer.tokens_per_s / lay.gpus,
-            "token/s",
-            "global_batch x sequence / step / GPUs",
-            ("step_s.p50", f"global_batch={lay.global_batch}", f"sequence={lay.sequence}", f"gpus={lay.gpus}"),
-            label,
-            source,
-        )
-    )
-    out.append(
-        Line(
-            "mfu",
-            answer.model_flops_per_s_per_gpu / answer.peak_flops,
-            "1",
-            "(6 N_active without input embedding + causal-halved attention) x tokens/s/GPU / dense peak",
-            ("tokens_per_s_per_gpu", f"peak_flops={answer.peak_flops:.4g}"),
-            label,
-            "arXiv 2204.02311 appendix B",
-        )
-    )
-    m = answer.memory
-    for key, value in (
-        ("weights", m.weights_bytes),
-        ("gradients", m.gradients_bytes),
-        ("optimizer", m.optimizer_bytes),
-        ("activations", m.activations_bytes),
-        ("buffers", m.buffers_bytes),
-        ("reserved", m.reserved_bytes),
-    ):
-        out.append(
-            Line(
-                f"memory_gb.{key}",
-                value / 1e9,
-                "GB",
-                "bytes on the fullest rank",
-                ("layout", "model"),
-                "assumed" if key == "reserved" else "published",
-                "arXiv 2205.05198, 1910.02054",
-            )
-        )
-    return out
-
-
-def memory_document(answer: StepAnswer) -> dict[str, float]:
-    """The memory block of contract 3."""
-    m = answer.memory
-    gb = 1e9
-    return {
-        "weights": m.weights_bytes / gb,
-        "gradients": m.gradients_bytes / gb,
-        "optimizer": m.optimizer_bytes / gb,
-        "activations": m.activations_bytes / gb,
-        "buffers": m.buffers_bytes / gb,
-        "reserved": m.reserved_bytes / gb,
-        "peak_load": m.peak_load_bytes / gb,
-        "peak_first_step": m.peak_first_step_bytes / gb,
-        "peak": m.peak_bytes / gb,
-        "capacity": answer.capacity_bytes / gb,
-        "worst_rank": m.stage,
-    }
-
-
-def strategy_document(resolved: Resolved) -> dict[str, Any]:
-    """The resolved strategy in the scenario's own keys."""
-    lay: Layout = resolved.layout
-    return {
-        "tp": lay.tp,
-        "pp": lay.pp,
-        "vpp": lay.vpp,
-        "dp": lay.dp,
-        "cp": lay.cp,
-        "ep": lay.ep,
-        "etp": lay.etp,
-        "sequence_parallel": lay.sequence_parallel,
-        "zero_stage": lay.zero_stage,
-        "micro_batch_sequences": lay.micro_batch,
-        "micro_batches": lay.micro_batches,
-        "schedule": lay.schedule,
-        "recompute": lay.recompute,
-        "precision": lay.precision,
-        "optimizer": lay.optimizer,
-        "gradient_compression": lay.exchange.kind if lay.exchange == PLAIN else asdict(lay.exchange),
-        "overlap": {"dp": resolved.software.dp_overlap, "tp": resolved.software.tp_overlap_frac},
-        "framework": {"name": resolved.software.framework, "release": resolved.software.from_year},
-        "chosen": dict(resolved.choices),
-    }
 
 
 def _document(
@@ -378,7 +297,7 @@ def _document(
         "scenario_hash": scenario.hash(),
         "versions": {"planner": __version__, "profile": None, "catalog": "2026-12-01"},
         "name": name,
-        "strategy": strategy_document(resolved),
+        "strategy": strategy_document(resolved, applied=answer.applied),
         "engine": answer.engine,
         "feasible": resolved.fits,
         "step_s": band(value=answer.step_s, sigma=sigma),

@@ -16,10 +16,10 @@ from planner.catalog.optimisations import optimisation
 from planner.catalog.tables import rows
 from planner.decide.compare import dig
 from planner.decide.roadmap import roadmap
-from planner.decide.roadmap_step import base_stack, least_recompute, stack_step
 from planner.forecast import forecast_strategy, machine_for
 from planner.scenario import Scenario, ScenarioError, Strategy, load_scenario
 from planner.scenario.reader import plain, read_yaml
+from planner.simulate.stack_step import least_recompute, stack_step
 from planner.workload.transforms import apply
 
 Z80 = 1.2815515655446004
@@ -155,9 +155,9 @@ def _gain(*, keys: Sequence[str], scenario: Scenario, strategy: str) -> float:
     chosen = scenario.strategies[strategy]
     if not isinstance(chosen, Strategy):
         raise ClaimError(f"strategy {strategy!r} has no named degrees")
-    resolved = forecast_strategy(scenario=scenario, name=strategy, engine="fast").resolved
-    stack = base_stack(scenario=scenario, strategy=chosen, resolved=resolved)
-    network = machine_for(scenario=scenario, resolved=resolved, gpus=scenario.gpus).network
+    forecast = forecast_strategy(scenario=scenario, name=strategy, engine="fast")
+    stack = forecast.stack
+    network = machine_for(scenario=scenario, resolved=forecast.resolved, gpus=scenario.gpus).network
     after = stack
     for key in keys:
         try:

@@ -22,10 +22,11 @@ from planner.decide.roadmap_search import (
     leave_one_out,
     replay,
 )
-from planner.decide.roadmap_step import StackStep, avoidable_frac, base_stack, ceilings, fits, gain_sigma, stack_step
+from planner.decide.roadmap_step import avoidable_frac, ceilings, gain_sigma
 from planner.decide.stopping import GainLaw, History, cutoff, fit_law, outlook, read_history, switch_after
 from planner.forecast import Forecast, ForecastError, forecast_strategy, machine_for
 from planner.scenario import Scenario, Strategy
+from planner.simulate.stack_step import StackStep, fits, stack_step
 from planner.workload.transforms import CHANGES
 
 OTHER_NODES = ("hgx-a100", "hgx-h100", "hgx-b200")
@@ -302,7 +303,7 @@ def roadmap(
         raise ForecastError(f"strategy {name!r} is not a strategy with named degrees")
     forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
     doc = forecast.document
-    stack = base_stack(scenario=scenario, strategy=strategy, resolved=forecast.resolved)
+    stack = forecast.stack
     network = machine_for(scenario=scenario, resolved=forecast.resolved, gpus=scenario.gpus).network
     programme = scenario.programme
     economy = Economy(

@@ -12,37 +12,27 @@ from dataclasses import dataclass, replace
 from planner import catalog
 from planner.catalog.optimisations import Optimisation, optimisation, optimisations
 from planner.cost.types import Network
-from planner.decide.roadmap_step import fits, least_recompute, stack_step
+from planner.money.people import effort, role_of
 from planner.scenario.team import Team
+from planner.simulate.optimise import changed
+from planner.simulate.stack_step import stack_step
 from planner.workload.transforms import NotApplicableError, Stack, apply, unmet
 
 # Shares of the step below and above which glue and overlap come first.
 GLUE_FIRST_FRAC = 0.15
 # Engineering judgement, not measurement: a team without the role learns on the job; a young code base is quick to
 # change; a mature one pays for changes that touch the whole run; a checkpoint that others load must stay loadable.
-NO_ROLE_EFFORT, NO_ROLE_CHANCE = 2.0, 0.7
-STAGE_EFFORT = {"early": 0.7, "growing": 1.0, "mature": 1.0}
-MATURE_GLOBAL_EFFORT = 1.5
+NO_ROLE_CHANCE = 0.7
 EARLY_STRUCTURAL_CHANCE = 1.3
 LOCKED_ECOSYSTEM_CHANCE = 0.3
 # Same-machine comparison of 15 runs a side of 20 minutes on one node of eight.
 TEST_GPU_HOURS = 2 * 15 * (20 / 60) * 8
 PILOT_FRAC = 0.01  # of the run's GPU-hours, to prove quality
-TRANSFER_FRAC = 0.5  # structural gains surviving a ten-fold size gap
-ROLE_BY_CLASS = {
-    "kernel": "systems",
-    "glue": "systems",
-    "memory": "systems",
-    "parallelism": "systems",
-    "precision": "systems",
-    "algorithm": "algorithm",
-}
 # Steps whose usual factor has no share of the simulated step behind it: shown only when a person names them.
 UNSEEN = frozenset({"async_data", "packing", "offload", "hand_cuda", "agent_search", "layer_drop", "rate_limiter"})
 LEAST_LOG_GAIN = 1e-3
 SLOW = "layout_search"  # tens of simulations
 SHARDING_ONLY = frozenset({"pytorch", "fsdp", "deepspeed"})
-MEMORY_COSTS = frozenset({"full_ac", "selective_ac", "zero_stage", "lowbit_optim"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +86,6 @@ class Candidate:
         return self.chance * -math.expm1(-self.log_gain)
 
 
-def role_of(entry: Optimisation) -> str:
-    """Who does it: configuration needs no specialist, kernels and overlap need systems people, quality researchers."""
-    if entry.cut == "B" or entry.cls == "algorithm":
-        return "algorithm"
-    if entry.reversibility in {"flag", "config"} and entry.effort_weeks[1] <= 1.0:
-        return "application"
-    return ROLE_BY_CLASS[entry.cls]
-
-
-def effort(*, entry: Optimisation, team: Team) -> tuple[float, float, float]:
-    """Person-weeks for this team: low, geometric middle, high."""
-    factor = STAGE_EFFORT[team.stage]
-    if team.stage == "mature" and entry.risk_scope == "global":
-        factor *= MATURE_GLOBAL_EFFORT
-    if not getattr(team, role_of(entry)):
-        factor *= NO_ROLE_EFFORT
-    low, high = entry.effort_weeks
-    return factor * low, factor * entry.effort_mid_weeks, factor * high
-
-
 def chance(*, entry: Optimisation, team: Team) -> float:
     """Probability that a step brings more than 1 % for this team."""
     p = entry.p_success
@@ -126,61 +96,6 @@ def chance(*, entry: Optimisation, team: Team) -> float:
         if team.ecosystem == "pretrained" and entry.reversibility == "restart":
             p *= LOCKED_ECOSYSTEM_CHANCE
     return min(p, 0.95)
-
-
-def _best_layout(*, stack: Stack, network: Network) -> Stack:
-    """Fastest of the plain layouts that fit: tensor ranks in a node, pipelines that divide the layers."""
-    lay, model = stack.layout, stack.model
-    best, best_s = stack, math.inf
-    for tp in (1, 2, 4, 8):
-        for pp in (1, 2, 4, 8, 16):
-            gpus = lay.gpus
-            if gpus % (tp * pp * lay.cp) or model.layers % pp or model.heads % tp or tp > network.gpus_per_node:
-                continue
-            dp = gpus // (tp * pp * lay.cp)
-            if lay.global_batch % dp or (lay.ep > 1 and dp % lay.ep):
-                continue
-            per = model.layers // pp
-            for zero, micro in ((1, 1), (1, 2), (3, 1), (3, 2)):
-                if (lay.global_batch // dp) % micro or (zero == 3 and pp > 1):
-                    continue
-                trial = least_recompute(
-                    stack.with_layout(
-                        tp=tp,
-                        pp=pp,
-                        dp=dp,
-                        vpp=1,
-                        schedule="1f1b",
-                        zero_stage=zero,
-                        micro_batch=micro,
-                        sequence_parallel=tp > 1,
-                    )
-                )
-                if per < 1 or not fits(trial):
-                    continue
-                seconds = stack_step(stack=trial, network=network).step_s
-                if seconds < best_s:
-                    best, best_s = trial, seconds
-    return best
-
-
-def changed(*, key: str, stack: Stack, network: Network, open_recompute: bool) -> Stack:
-    """The stack after one step, with the recompute that memory then needs.
-
-    Raises:
-        NotApplicableError: conditions that do not hold, or memory that does not suffice.
-    """
-    variant = "zb2p" if key == "zero_bubble" else ""
-    after = apply(key=key, stack=stack, variant=variant)
-    if key == "layout_search":
-        after = replace(_best_layout(stack=stack, network=network), applied=after.applied)
-    if open_recompute and key not in MEMORY_COSTS:
-        after = least_recompute(after)
-    if key == "zero_bubble" and not fits(after):
-        after = apply(key=key, stack=stack, variant="zb1p")
-    if not fits(after):
-        raise NotApplicableError(f"{key}: does not fit")
-    return after
 
 
 def candidate(
@@ -200,8 +115,6 @@ def candidate(
         raise NotApplicableError(f"{key}: {error}") from error
     factor = dict(economy.run_factors).get(key, 1.0)
     log_gain = math.log(before_s / after_s) - math.log(factor)
-    if entry.cut == "B" and entry.modelled_by in {"pilot", "share"}:
-        log_gain *= TRANSFER_FRAC
     hours = TEST_GPU_HOURS + (PILOT_FRAC * economy.run_gpu_hours if entry.quality_may_change else 0.0)
     weeks = effort(entry=entry, team=team)
     upkeep = entry.upkeep_mid_weeks_per_year * economy.years

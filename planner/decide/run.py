@@ -80,7 +80,11 @@ def plan_of(*, scenario: Scenario, name: str, forecast: Forecast) -> RunPlan:
     if not isinstance(strategy, Strategy):
         raise TypeError(f"strategy {name} is not resolved")
     return run_plan(
-        scenario=scenario, strategy=strategy, layout=forecast.resolved.layout, step_s=forecast.answer.step_s
+        scenario=scenario,
+        strategy=strategy,
+        layout=forecast.resolved.layout,
+        step_s=forecast.answer.effective_s,
+        optimisations=forecast.answer.applied,
     )
 
 

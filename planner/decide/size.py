@@ -173,7 +173,13 @@ def confirm(*, option: Option, demand: Demand, precision: str, scan: Scan, seed:
     strategy, forecast = _best_plan(option=option, precision=precision, searched=scan.fixed is None)
     one = forecast_scenario(option=option, strategy=strategy)
     figures = Figures.of(forecast.document, scenario=one)
-    plan = run_plan(scenario=one, strategy=strategy, layout=forecast.resolved.layout, step_s=forecast.answer.step_s)
+    plan = run_plan(
+        scenario=one,
+        strategy=strategy,
+        layout=forecast.resolved.layout,
+        step_s=forecast.answer.effective_s,
+        optimisations=forecast.answer.applied,
+    )
     chunks = simulate_chunks(plan=plan, replications=REPLICATIONS, seed=seed)
     sigma = step_sigma(scenario=one, answer=forecast.answer)
     days = elapsed_days(chunks=chunks, step_sigma=sigma, seed=seed)
@@ -285,7 +291,7 @@ def _stops_work(*, scenario: Scenario, strategy: Strategy) -> bool:
     """Whether training waits while a checkpoint is written."""
     if scenario.run.checkpoint_asynchronous is not None:
         return not scenario.run.checkpoint_asynchronous
-    return strategy.preset == "stack" and strategy.engineering_weeks == 0
+    return strategy.preset == "stack" and not strategy.engineering_weeks
 
 
 def _can_scale(*, option: Option, gpus: int) -> bool:
@@ -300,7 +306,13 @@ def _bring_along(found: Confirmed) -> dict[str, Any]:
     option, document = found.option, found.forecast.document
     one, node = option.scenario, catalog.node(option.scenario.cluster.node)
     resolved = found.forecast.resolved
-    run = run_plan(scenario=one, strategy=option.strategy, layout=resolved.layout, step_s=found.forecast.answer.step_s)
+    run = run_plan(
+        scenario=one,
+        strategy=option.strategy,
+        layout=resolved.layout,
+        step_s=found.forecast.answer.effective_s,
+        optimisations=found.forecast.answer.applied,
+    )
     rate, acceptable_s = storage_write_bytes_per_s(
         plan=run,
         params=total_params(one.model_spec),

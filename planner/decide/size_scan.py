@@ -288,7 +288,13 @@ def options_of(*, scenario: Scenario, source: Source, strategy: Strategy) -> lis
     """A plan on a cluster under every tenure of a source: run, bill, power and spares in closed form."""
     resolved, answer = long_step(scenario=scenario, strategy=strategy)
     sigma = step_sigma(scenario=scenario, answer=answer)
-    plan = run_plan(scenario=scenario, strategy=strategy, layout=resolved.layout, step_s=answer.step_s)
+    plan = run_plan(
+        scenario=scenario,
+        strategy=strategy,
+        layout=resolved.layout,
+        step_s=answer.effective_s,
+        optimisations=answer.applied,
+    )
     spares = spare_nodes(plan=plan, probability=max(SPARE_SERVICE, scenario.goals.probability))
     days: float | None = None
     out = []

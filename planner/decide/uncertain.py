@@ -170,7 +170,11 @@ def response_of(*, scenario: Scenario, forecast: Forecast) -> Response:
         raise TypeError(f"strategy {forecast.name} is not resolved")
     document = forecast.document
     plan = run_plan(
-        scenario=scenario, strategy=strategy, layout=forecast.resolved.layout, step_s=forecast.answer.step_s
+        scenario=scenario,
+        strategy=strategy,
+        layout=forecast.resolved.layout,
+        step_s=forecast.answer.effective_s,
+        optimisations=forecast.answer.applied,
     )
     return Response(
         name=forecast.name,

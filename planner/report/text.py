@@ -1,6 +1,6 @@
 """Terminal tables of a forecast or a comparison. Values come from the result document; nothing is computed here."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -142,6 +142,28 @@ def _shares(docs: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, list[str]]
     return rows
 
 
+def _optimisations_table(*, name: str, effects: Sequence[Mapping[str, Any]]) -> Table:
+    """What each named optimisation did, in the order in which they were applied."""
+    table = Table(
+        title=f"Optimisations of {name}, each on top of the last",
+        title_justify="left",
+        title_style="bold",
+        show_edge=False,
+        pad_edge=False,
+    )
+    for column in ("", "step before", "after", "gain", "weeks"):
+        table.add_column(column, justify="right" if column else "left")
+    table.add_column("how, and what to know", overflow="fold")
+    for e in effects:
+        if not e["applied"]:
+            table.add_row(e["key"], "-", "-", "-", "-", e["note"])
+            continue
+        words = "; ".join(w for w in (e["by"], e["note"]) if w)
+        numbers = (seconds(e["before_s"]), seconds(e["after_s"]), percent(e["gain_frac"]), f"{e['effort_weeks']:.1f}")
+        table.add_row(e["key"], *numbers, words)
+    return table
+
+
 def print_documents(*, docs: Mapping[str, Mapping[str, Any]], title: str, console: Console) -> None:
     """Print the tables of one or more forecasts."""
     names = list(docs)
@@ -150,6 +172,10 @@ def print_documents(*, docs: Mapping[str, Mapping[str, Any]], title: str, consol
     console.print()
     console.print(_table(title="Where the step goes (mean over GPUs)", names=names, rows=_shares(docs)))
     console.print()
+    for name, d in docs.items():
+        if d["optimisations"]:
+            console.print(_optimisations_table(name=name, effects=d["optimisations"]))
+            console.print()
     memory = [(w, [gigabytes(d["memory_gb"][k]) for d in docs.values()]) for k, w in MEMORY_WORDS.items()]
     console.print(_table(title="Memory of the fullest rank", names=names, rows=memory))
     console.print()

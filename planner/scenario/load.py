@@ -106,6 +106,8 @@ def _issue(*, error: dict[str, Any], data: Any, file: str) -> Issue:
         code, key = "unknown_key", str(loc[-1])
         nearest = tuple(difflib.get_close_matches(key, _keys_at(loc[:-1]), n=3, cutoff=0.4))
         message = f"unknown key {key!r}"
+    elif code == "unknown_name":
+        nearest = tuple(error["ctx"]["nearest"])
     elif code == "missing":
         message = f"{loc[-1]!r} is needed"
     elif code == "literal_error":

@@ -1,12 +1,28 @@
 """How the work is spread and run. An open field is closed by the preset, then by what memory allows."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
+from pydantic_core import PydanticCustomError
 
+from planner.catalog.errors import CatalogError
+from planner.catalog.optimisations import optimisation
 from planner.scenario.base import Block
 
 Degree = int | None
+
+
+def _known_optimisation(key: str) -> str:
+    try:
+        optimisation(key)
+    except CatalogError as error:
+        raise PydanticCustomError(
+            "unknown_name", "{reason}", {"reason": error.reason, "nearest": error.nearest}
+        ) from error
+    return key
+
+
+OptimisationKey = Annotated[str, AfterValidator(_known_optimisation)]
 
 
 class Overlap(Block):
@@ -95,10 +111,10 @@ class Strategy(Block):
     """Software and its age."""
     allocation: Literal["static", "elastic"] | None = None
     """static: the job waits for a missing node. elastic: it runs on with fewer data-parallel ranks meanwhile."""
-    optimisations: tuple[str, ...] = ()
-    """Keys of the optimisation catalogue (none is modelled yet)."""
-    engineering_weeks: float = Field(default=0.0, ge=0)
-    """Person-weeks that this strategy costs before it runs."""
+    optimisations: tuple[OptimisationKey, ...] = ()
+    """Keys of the optimisation catalogue; applied in this order, each where its conditions hold."""
+    engineering_weeks: float | None = Field(default=None, ge=0)
+    """Person-weeks that this strategy costs before it runs; null = what the catalogue says of its optimisations."""
 
     @field_validator("gradient_compression", mode="before")
     @classmethod

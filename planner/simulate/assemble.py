@@ -9,6 +9,7 @@ from planner.simulate.durations import Durations, Machine, Piece, build
 from planner.simulate.fast import step_fast
 from planner.simulate.plan import StepResult
 from planner.simulate.step import step_events
+from planner.workload.effects import Optimised
 from planner.workload.layout import Layout
 from planner.workload.memory import RankMemory, worst_rank
 from planner.workload.params import model_flops_per_token
@@ -59,6 +60,17 @@ class StepAnswer:
     launch_frac: float
     label_share: tuple[tuple[str, float], ...]
     engine: str
+    optimised: Optimised | None = None
+
+    @property
+    def effective_s(self) -> float:
+        """Seconds for the work of one step of the strategy without optimisations that save tokens or steps."""
+        return self.step_s * (self.optimised.work_factor if self.optimised is not None else 1.0)
+
+    @property
+    def applied(self) -> tuple[str, ...]:
+        """Optimisations of the strategy that act."""
+        return self.optimised.applied if self.optimised is not None else ()
 
     @property
     def memory_over_bytes(self) -> float:

@@ -16,7 +16,8 @@ from typing import Any
 
 from planner import catalog
 from planner.catalog.optimisations import optimisation
-from planner.decide.roadmap_step import gain_sigma, stack_step
+from planner.decide.roadmap_step import gain_sigma
+from planner.simulate.stack_step import stack_step
 from planner.validate.gains_setup import Row, keys_of, ladder, stack_of_row
 from planner.validate.setup import SkipRowError, number
 from planner.workload.transforms import apply

@@ -8,7 +8,7 @@ from planner import catalog
 from planner.catalog.software import software
 from planner.catalog.types import ModelSpec
 from planner.cost.types import Network
-from planner.decide.roadmap_step import fits
+from planner.simulate.stack_step import fits
 from planner.validate.setup import SkipRowError, model_of_row, number
 from planner.workload.layout import Layout
 from planner.workload.transforms import Stack, apply, without

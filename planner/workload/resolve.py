@@ -38,9 +38,9 @@ def _software(*, strategy: Strategy, hybrid: bool) -> tuple[Software, bool]:
     mode = frame.mode if frame is not None and frame.mode else "eager"
     soft = software(framework=name, year=int(year))
     if mode in {"compile", "regional"}:
-        soft = replace(
-            soft, fusions=soft.fusions | {"norm", "activation", "residual", "rope"}, host_scale=0.6 * soft.host_scale
-        )
+        # A compiled block leaves the loss eager; the whole model has it inside.
+        fused = {"norm", "activation", "residual", "rope"} | ({"cross_entropy"} if mode == "compile" else set())
+        soft = replace(soft, fusions=soft.fusions | fused, host_scale=0.6 * soft.host_scale)
     return _with_overlap(soft=soft, strategy=strategy), mode == "graph"
 
 

@@ -5,7 +5,7 @@ optimisation of the catalogue; what no operator list can show (host stalls, wire
 a factor on a share of the step (`scales`), on the tokens processed or on the steps to target.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from planner import catalog
@@ -314,10 +314,30 @@ def _layout_of(**changes: object) -> Callable[[Stack, str], Stack]:
     return lambda stack, _variant: stack.with_layout(**changes)
 
 
+def _update(optimizer: str, instead_of: Collection[str]) -> Callable[[Stack, str], Stack]:
+    """Another form of AdamW; of a stack that does not say which form it runs, the usual share."""
+
+    def change(stack: Stack, variant: str) -> Stack:
+        del variant
+        if stack.layout.optimizer in instead_of:
+            return stack.with_layout(optimizer=optimizer)
+        unknown = not stack.layout.optimizer.startswith("adamw_")
+        return stack.scaled("optimizer", FUSED_OPTIMIZER_FACTOR) if unknown else stack
+
+    return change
+
+
 def _async_tp(stack: Stack, variant: str) -> Stack:
     del variant
     chunked = stack.scaled("compute_matmul", CHUNKED_MATMUL_FACTOR)
     return chunked.with_software(tp_overlap_frac=TP_OVERLAP_FRAC)
+
+
+def _offload(stack: Stack, variant: str) -> Stack:
+    del variant
+    # Optimizer states in host memory; what the host link costs is the usual factor of published cases.
+    after = stack.with_layout(optimizer_offload_frac=1.0)
+    return after.scaled("total", optimisation("offload").factor_typical)
 
 
 def _hand_written(stack: Stack, variant: str) -> Stack:
@@ -337,7 +357,7 @@ CHANGES: Mapping[str, Callable[[Stack, str], Stack]] = {
     "fa3": _software_of(attention="flash3"),
     "fused_pointwise": _fuse(*POINTWISE),
     "fused_ce": _fuse("cross_entropy"),
-    "fused_optimizer": _share("optimizer", FUSED_OPTIMIZER_FACTOR),
+    "fused_optimizer": _update("adamw_fused", {"adamw_foreach", "adamw_loop"}),
     "gemm_epilogue": _epilogue,
     "shape_padding": _pad,
     "grouped_gemm": _fuse("moe"),
@@ -345,7 +365,7 @@ CHANGES: Mapping[str, Callable[[Stack, str], Stack]] = {
     "torch_compile": _compile,
     "cuda_graphs": lambda stack, _variant: replace(stack.scaled("total", GRAPH_COPY_FACTOR), cuda_graph=True),
     "host_sync": _share("launch_gap", 1 - HOST_SYNC_REALISED_FRAC),
-    "opt_batching": _share("optimizer", FUSED_OPTIMIZER_FACTOR),
+    "opt_batching": _update("adamw_foreach", {"adamw_loop"}),
     "cast_removal": _casts,
     "framework_upgrade": _upgrade,
     "dp_overlap": _software_of(dp_overlap=True, gather_overlap=True),
@@ -359,7 +379,10 @@ CHANGES: Mapping[str, Callable[[Stack, str], Stack]] = {
     "collective_tuning": _share("exposed_dp", 0.8),
     "grad_compression": _share("exposed_dp", 0.25),
     "zero_quant": _share("exposed_dp", 0.4),
-    "local_sgd": lambda stack, _variant: replace(stack.scaled("exposed_dp", 1 / 16), steps_factor=1.05),
+    "local_sgd": lambda stack, _variant: replace(
+        stack.scaled("exposed_dp", 1 / 16), steps_factor=1.05 * stack.steps_factor
+    ),
+    "offload": _offload,
     "full_ac": _layout_of(recompute="full"),
     "selective_ac": _selective,
     "local_attention": lambda stack, _variant: replace(

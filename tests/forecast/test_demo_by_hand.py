@@ -130,9 +130,6 @@ def test_every_shipped_scenario_runs_and_one_strategy_fits(path):
 def test_keys_that_do_not_act_are_named():
     from planner.scenario import parse_scenario
 
-    text = DEMO.read_text().replace(
-        "engineering_weeks: 6", "engineering_weeks: 6\n    optimisations: [amp]\n    overlap: {ep: true}"
-    )
+    text = DEMO.read_text().replace("engineering_weeks: 6", "engineering_weeks: 6\n    overlap: {ep: true}")
     document = compare(scenario=parse_scenario(text), engine="fast").document["strategies"]["engineered"]
-    assert any(w.startswith("optimisations") for w in document["warnings"])
     assert any(w.startswith("overlap.ep") for w in document["warnings"])

@@ -1,6 +1,7 @@
 """A scenario's `run` block and a strategy become the plan of a run."""
 
 import math
+from collections.abc import Collection
 
 from planner.catalog.reliability import fitted_rate, spot_market
 from planner.scenario import Scenario, Strategy
@@ -12,9 +13,12 @@ from planner.workload.params import total_params
 
 DAY_S = 86_400.0
 STACK_INTERVAL_S = 3 * 3600.0
+AUTOMATIC_FRAC = 0.9
 
 
-def run_plan(*, scenario: Scenario, strategy: Strategy, layout: Layout, step_s: float) -> RunPlan:
+def run_plan(
+    *, scenario: Scenario, strategy: Strategy, layout: Layout, step_s: float, optimisations: Collection[str] = ()
+) -> RunPlan:
     """Everything the run clock needs.
 
     Args:
@@ -22,12 +26,17 @@ def run_plan(*, scenario: Scenario, strategy: Strategy, layout: Layout, step_s: 
         strategy: the defaults of preset `stack` are what people do without engineering.
         layout: who writes a checkpoint, and what an elastic job can give up.
         step_s: one optimizer step.
+        optimisations: those that act on the run: asynchronous checkpoints, elastic restarts.
     """
     run = scenario.run
-    by_default = strategy.preset == "stack" and strategy.engineering_weeks == 0
+    by_default = strategy.preset == "stack" and not strategy.engineering_weeks
     tokens_per_step = scenario.training.global_batch_sequences * scenario.training.sequence_length
     steps = math.ceil(scenario.training.tokens / tokens_per_step)
-    stall_s, durable_s = _checkpoint(scenario=scenario, layout=layout, by_default=by_default)
+    if "async_ckpt_eval" in optimisations:
+        run = run.model_copy(update={"checkpoint_asynchronous": True})
+    if "elastic" in optimisations:
+        run = run.model_copy(update={"automatic_restart_frac": max(AUTOMATIC_FRAC, run.automatic_restart_frac or 0.0)})
+    stall_s, durable_s = _checkpoint(scenario=scenario, run=run, layout=layout, by_default=by_default)
     nodes = scenario.cluster.nodes
     node_rate, node_sigma = _rate(given=run.failures_per_1000_node_days, scale=1000.0, part="per_node", run=run)
     job_rate, job_sigma = _rate(given=run.job_failures_per_day, scale=1.0, part="per_job", run=run)
@@ -109,12 +118,11 @@ def _rate(*, given: float | None, scale: float, part: str, run: Run) -> tuple[fl
 def _automatic(*, given: float | None, by_default: bool) -> float:
     if given is not None:
         return given
-    return 0.0 if by_default else 0.9
+    return 0.0 if by_default else AUTOMATIC_FRAC
 
 
-def _checkpoint(*, scenario: Scenario, layout: Layout, by_default: bool) -> tuple[float, float]:
+def _checkpoint(*, scenario: Scenario, run: Run, layout: Layout, by_default: bool) -> tuple[float, float]:
     """Stall, and time until durable."""
-    run = scenario.run
     size = checkpoint_bytes(params=total_params(scenario.model_spec), bytes_per_param=run.checkpoint_bytes_per_param)
     rate = run.storage_bytes_per_s
     if run.writer_bytes_per_s is not None:
