@@ -87,6 +87,9 @@ def resolve_strategy(
     dp = strategy.dp or gpus // (tp * pp * cp)
     if global_batch % dp:
         raise ValueError(f"a global batch of {global_batch} sequences does not divide over {dp} data-parallel ranks")
+    micro = strategy.micro_batch_sequences
+    if micro and global_batch // dp % micro:
+        raise ValueError(f"a micro-batch of {micro} does not divide the {global_batch // dp} sequences of a rank")
     hybrid = tp * pp * cp > 1
     soft, graph = _software(strategy=strategy, hybrid=hybrid)
     vpp = strategy.vpp or 1
