@@ -62,8 +62,10 @@ def run(
         print_run(document=document, title=loaded.name, console=Console())
     if not document["feasible"]:
         raise typer.Exit(INFEASIBLE)
-    late = document["goals"]["p_late"]
-    if late is not None and late > 1 - loaded.goals.probability:
+    missed = document["goals"]["missed"]
+    for goal, words in missed.items():
+        sys.stderr.write(f"goal missed: {goal} {getattr(loaded.goals, goal):g}: {name} {words}\n")
+    if missed:
         raise typer.Exit(GOAL_MISSED)
 
 
