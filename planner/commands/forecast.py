@@ -27,6 +27,7 @@ def forecast(
     json_: Json = False,
 ) -> None:
     """Forecast each strategy of a scenario."""
+    from planner.decide.relax import relaxed
     from planner.forecast import ForecastError, forecast_strategy, step_spans
 
     check_engine(engine)
@@ -53,7 +54,7 @@ def forecast(
 
         write_trace(trace, step_spans(scenario=loaded, forecast=forecasts[names[-1]]))
         sys.stderr.write(f"wrote {trace}: one step of {names[-1]}\n")
-    docs = {n: f.document for n, f in forecasts.items()}
+    docs = {n: {**f.document, "relax": relaxed(scenario=loaded, forecast=f)} for n, f in forecasts.items()}
     if json_:
         emit(docs[names[0]] if len(docs) == 1 else {"schema_version": 1, "strategies": docs})
     else:

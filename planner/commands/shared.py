@@ -27,6 +27,12 @@ def error(*, code: str, message: str, file: str | None = None, nearest: list[str
     return {"code": code, "file": file, "line": None, "path": None, "message": message, "nearest": nearest or []}
 
 
+def issue_document(issue: Any) -> dict[str, Any]:
+    """One mistake of a file as an entry of the error document."""
+    found = error(code=issue.code, message=issue.message, file=issue.file, nearest=list(issue.nearest))
+    return found | {"line": issue.line, "path": issue.path}
+
+
 def load(path: Path) -> Any:
     """The scenario of a file, or every mistake in it."""
     from planner.scenario import ScenarioError, load_scenario
@@ -34,19 +40,7 @@ def load(path: Path) -> Any:
     try:
         return load_scenario(path)
     except ScenarioError as problem:
-        raise InputProblem(
-            [
-                {
-                    "code": i.code,
-                    "file": i.file,
-                    "line": i.line,
-                    "path": i.path,
-                    "message": i.message,
-                    "nearest": list(i.nearest),
-                }
-                for i in problem.issues
-            ]
-        ) from problem
+        raise InputProblem([issue_document(i) for i in problem.issues]) from problem
     except OSError as problem:
         raise InputProblem(
             [error(code="file", message=f"cannot read {path}: {problem.strerror}", file=str(path))]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner import SCHEMA_VERSION, __version__
+from planner.decide.relax import relaxed
 from planner.forecast import Forecast, forecast_strategy
 from planner.scenario import Scenario
 
@@ -75,7 +76,7 @@ def compare(*, scenario: Scenario, engine: str = "events") -> Comparison:
     """
     forecasts = {name: forecast_strategy(scenario=scenario, name=name, engine=engine) for name in scenario.strategies}
     names = list(forecasts)
-    docs = {n: f.document for n, f in forecasts.items()}
+    docs = {n: {**f.document, "relax": relaxed(scenario=scenario, forecast=f)} for n, f in forecasts.items()}
     table = [
         {"criterion": key, "text": text, "unit": unit, "values": {n: dig(docs[n], path) for n in names}}
         for key, text, unit, path in CRITERIA
@@ -87,7 +88,7 @@ def compare(*, scenario: Scenario, engine: str = "events") -> Comparison:
         "scenario_hash": scenario.hash(),
         "versions": {"planner": __version__, "profile": None, "catalog": "2026-12-01"},
         "seed": 0,
-        "strategies": {n: dict(d) for n, d in docs.items()},
+        "strategies": docs,
         "delta": delta,
         "decision_table": table,
         "verdict": verdict,

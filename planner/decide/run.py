@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner import SCHEMA_VERSION
+from planner.decide.goals import misses
 from planner.forecast import Forecast, forecast_strategy
 from planner.scenario import Scenario, Strategy
 from planner.simulate.run.fleet import BINS, RunSamples, simulate_runs
@@ -69,7 +70,7 @@ def run_document(
         "feasible": True,
         "replications": replications,
         **summary(plan=plan, chunks=chunks, step_sigma=sigma, seed=seed),
-        "goals": _goals(scenario=scenario, plan=plan, chunks=chunks, sigma=sigma, seed=seed),
+        "goals": _goals(scenario=scenario, forecast=forecast, chunks=chunks, sigma=sigma, seed=seed),
         "closed_form": {k: forecast.document[k] for k in ("days", "goodput", "interruptions")},
     }
 
@@ -148,14 +149,17 @@ def _utilization(chunks: Sequence[RunSamples]) -> list[dict[str, float]]:
 
 
 def _goals(
-    *, scenario: Scenario, plan: RunPlan, chunks: Sequence[RunSamples], sigma: float, seed: int
+    *, scenario: Scenario, forecast: Forecast, chunks: Sequence[RunSamples], sigma: float, seed: int
 ) -> Mapping[str, Any]:
     deadline = scenario.goals.deadline_days
     days = elapsed_days(chunks=chunks, step_sigma=sigma, seed=seed)
+    late = None if deadline is None else float((days > deadline).mean())
+    missed = misses(scenario=scenario, document={**forecast.document, "p_late": late})
     return {
         "deadline_days": deadline,
-        "p_late": None if deadline is None else float((days > deadline).mean()),
+        "p_late": late,
         "days_at_probability": float(np.quantile(days, scenario.goals.probability)),
+        "missed": {goal: words for goal, (_, words) in missed.items()},
     }
 
 

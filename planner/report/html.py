@@ -11,6 +11,7 @@ from typing import Any
 
 from planner.decide.dossier import Dossier
 from planner.report.page import bullets, document, folded, paragraph, section, table
+from planner.report.relax import relax_lines
 from planner.report.svg import Part, chance_curves, interval_bars, stacked_bars
 from planner.report.sweep import sweep_svg
 from planner.report.text import BUCKET_WORDS, figure, layout_text
@@ -173,7 +174,7 @@ def _forecasts(*, docs: Docs, scenario: Mapping[str, Any]) -> str:
         length,
         "<h3>Total cost, P10 to P90, the tick at P50</h3>",
         cost,
-        bullets(unfit),
+        bullets([*unfit, *relax_lines(docs)]),
     )
 
 

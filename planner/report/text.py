@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from planner.decide.compare import Comparison
+from planner.report.relax import relax_lines
 from planner.report.units import days, dollars, gigabytes, percent, seconds, whole
 
 BREAKDOWN_WORDS = {
@@ -181,6 +182,8 @@ def print_documents(*, docs: Mapping[str, Mapping[str, Any]], title: str, consol
     console.print()
     console.print(_table(title="The run and the bill", names=names, rows=_run_rows(docs)))
     console.print()
+    for line in relax_lines(docs):
+        console.print(f"[red]![/red] {line}")
     for name, d in docs.items():
         shares = ", ".join(f"{k} {percent(v)}" for k, v in d["label_share"].items())
         console.print(f"{name}: kernel and link time rests on {shares} figures")

@@ -1,14 +1,25 @@
 """Layouts that cannot be placed, in words: what does not divide what."""
 
+from typing import NamedTuple
+
 from planner.catalog.types import ModelSpec
 from planner.scenario.strategy import Strategy
 
 
+class LayoutProblem(NamedTuple):
+    """One impossibility: the strategy's key, why, and valid values of the key, the nearest first."""
+
+    key: str
+    reason: str
+    nearest: tuple[str, ...] = ()
+
+
 def layout_problems(
     *, strategy: Strategy, model: ModelSpec | None, gpus: int | None, global_batch: int | None, sequence: int | None
-) -> list[tuple[str, str]]:
-    """(key, reason) of every impossibility; checks whose other side is unknown are left out."""
-    s, out = strategy, []
+) -> list[LayoutProblem]:
+    """Every impossibility of a strategy; checks whose other side is unknown are left out."""
+    s = strategy
+    out: list[tuple[str, str] | tuple[str, str, tuple[str, ...]]] = []
     tp, pp, cp, vpp = s.tp or 1, s.pp or 1, s.cp or 1, s.vpp or 1
     if model is not None:
         out += _model_problems(s=s, model=model, tp=tp, pp=pp, vpp=vpp)
@@ -31,7 +42,7 @@ def layout_problems(
     out += _exchange_problems(s)
     if gpus is not None:
         out += _cluster_problems(s=s, gpus=gpus, global_batch=global_batch, product=tp * pp * cp)
-    return out
+    return [LayoutProblem(*found) for found in out]
 
 
 def _exchange_problems(s: Strategy) -> list[tuple[str, str]]:
@@ -81,37 +92,50 @@ def _places_freely(s: Strategy) -> bool:
     return s.schedule == "dualpipev" or int(release) >= 2025
 
 
-def _cluster_problems(*, s: Strategy, gpus: int, global_batch: int | None, product: int) -> list[tuple[str, str]]:
+def _cluster_problems(*, s: Strategy, gpus: int, global_batch: int | None, product: int) -> list[LayoutProblem]:
     if gpus % product:
-        return [("tp", f"tp x pp x cp = {product} does not divide the {gpus} GPUs")]
+        return [LayoutProblem("tp", f"tp x pp x cp = {product} does not divide the {gpus} GPUs")]
     dp = s.dp or gpus // product
     if dp * product != gpus:
-        return [("dp", f"tp x pp x cp x dp = {dp * product}, but the cluster has {gpus} GPUs")]
+        return [LayoutProblem("dp", f"tp x pp x cp x dp = {dp * product}, but the cluster has {gpus} GPUs")]
     ep = s.ep or 1
     # Experts spread over the tensor, context and data ranks of one stage.
     spread = (s.tp or 1) * (s.cp or 1) * dp
     out = []
     if ep > 1 and spread % (ep * (s.etp or 1)):
-        out.append(("ep", f"ep {ep} x etp {s.etp or 1} does not divide the {spread} ranks of a stage"))
+        out.append(LayoutProblem("ep", f"ep {ep} x etp {s.etp or 1} does not divide the {spread} ranks of a stage"))
     if global_batch is None:
         return out
     return out + _batch_problems(s=s, dp=dp, global_batch=global_batch)
 
 
-def _batch_problems(*, s: Strategy, dp: int, global_batch: int) -> list[tuple[str, str]]:
+def _nearest_divisors(*, of: int, to: int, count: int = 3) -> tuple[str, ...]:
+    valid = [d for d in range(1, of + 1) if of % d == 0]
+    return tuple(str(d) for d in sorted(valid, key=lambda d: (abs(d - to), d))[:count])
+
+
+def _batch_problems(*, s: Strategy, dp: int, global_batch: int) -> list[LayoutProblem]:
     if global_batch % dp:
-        near = sorted({max(1, global_batch // dp) * dp, -(-global_batch // dp) * dp})
-        hint = f"; nearest batches that do: {' or '.join(str(n) for n in near)}"
+        reason = f"the global batch of {global_batch} sequences does not divide over {dp} data-parallel ranks"
+        below, above = global_batch // dp * dp, (global_batch // dp + 1) * dp
+        fit = " or ".join(str(b) for b in (below, above) if b)
+        reason += f"; a global batch that does: {fit}"
         fewer = next((f for f in (2, 4, 8, 16, 32, 64) if dp % f == 0 and global_batch % (dp // f) == 0), None)
         if fewer:
-            hint += f"; or split the model over {fewer} times more ranks (tp, pp or cp)"
-        text = f"the global batch of {global_batch} sequences does not divide over {dp} data-parallel ranks"
-        return [("dp", text + hint)]
+            reason += f"; or split the model over {fewer} times more ranks (tp, pp or cp)"
+        return [LayoutProblem("dp", reason)]
     local, micro = global_batch // dp, s.micro_batch_sequences
     if micro and local % micro:
-        return [("micro_batch_sequences", f"{micro} does not divide the {local} sequences of a data-parallel rank")]
+        below, above = local // micro * micro * dp, (local // micro + 1) * micro * dp
+        fit = " or ".join(str(b) for b in (below, above) if b)
+        reason = (
+            f"{micro} does not divide the {local} sequences of a data-parallel rank "
+            f"(global batch {global_batch} / dp {dp}); a global batch that does: {fit}"
+        )
+        return [LayoutProblem("micro_batch_sequences", reason, _nearest_divisors(of=local, to=micro))]
     # Under a pipeline an open micro-batch is one sequence.
     count, stages = local // (micro or 1), s.pp or 1
     if s.schedule == "dualpipev" and count < 2 * stages:
-        return [("schedule", f"dualpipev needs at least {2 * stages} micro-batches, and there are {count}")]
+        reason = f"dualpipev needs at least {2 * stages} micro-batches, and there are {count}"
+        return [LayoutProblem("schedule", reason)]
     return []

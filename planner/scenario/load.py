@@ -247,9 +247,9 @@ def _layout_issues(*, data: Any, file: str, model: ModelSpec | None, node: NodeS
         strategy = _part(Strategy, _known(Strategy, value)) if isinstance(value, Mapping) else None
         if strategy is None:
             continue
-        for key, message in layout_problems(
+        for key, message, nearest in layout_problems(
             strategy=strategy, model=model, gpus=gpus, global_batch=batch, sequence=sequence
         ):
             loc = ("strategies", name, key)
-            out.append(Issue("layout", file, line_of(data, loc), f"strategies.{name}.{key}", message))
+            out.append(Issue("layout", file, line_of(data, loc), f"strategies.{name}.{key}", message, nearest))
     return out

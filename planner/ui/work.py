@@ -126,7 +126,7 @@ def problems(scenario: Scenario) -> dict[str, str]:
             sequence=scenario.training.sequence_length,
         )
         if found:
-            out[name] = "; ".join(message for _, message in found)
+            out[name] = "; ".join(problem.reason for problem in found)
     return out
 
 

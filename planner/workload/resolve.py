@@ -91,6 +91,9 @@ def resolve_strategy(
     ep, etp = strategy.ep or 1, strategy.etp or 1
     if ep > 1 and tp * cp * dp % (ep * etp):
         raise ValueError(f"ep {ep} x etp {etp} does not divide the {tp * cp * dp} ranks of a stage")
+    micro = strategy.micro_batch_sequences
+    if micro and global_batch // dp % micro:
+        raise ValueError(f"a micro-batch of {micro} does not divide the {global_batch // dp} sequences of a rank")
     hybrid = tp * pp * cp > 1
     soft, graph = _software(strategy=strategy, hybrid=hybrid)
     vpp = strategy.vpp or 1

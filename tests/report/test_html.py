@@ -169,3 +169,13 @@ def test_the_curve_runs_through_the_clusters_own_size(nodes, first):
     assert scenario.gpus in found
     assert found[-1] == 32 * scenario.gpus
     assert found[0] <= max(first, scenario.gpus // 32)
+
+
+def test_what_does_not_fit_says_what_to_relax():
+    given = parse_scenario(text(strategies="  stack: {preset: stack}\n  over: {zero_stage: 0, recompute: none}\n"))
+    found = dossier(scenario=given, replications=40)
+    html = report_html(scenario=given.model_dump(mode="json"), gpus=given.gpus, dossier=found, today=date(2026, 7, 1))
+    change = found.comparison["strategies"]["over"]["relax"][0]
+    assert change["fits"]
+    assert f"over: {change['constraint']} to {change['by']}: fits" in html
+    assert "over on the fullest GPU" in html

@@ -191,3 +191,26 @@ def test_a_file_that_is_no_text(tmp_path):
 
 def test_a_date_need_not_be_quoted():
     assert parse_scenario(GOOD + "pricing: {quote_date: 2026-10-01}\n").pricing.quote_date == "2026-10-01"
+
+
+BATCH = GOOD.replace("nodes: 32", "nodes: 48").replace("global_batch_sequences: 1024", "global_batch_sequences: 480")
+
+
+@pytest.mark.parametrize("layout", ["tp: 8, dp: 48", "tp: 8", "tp: 4, pp: 2"])
+def test_a_rank_that_holds_no_whole_number_of_micro_batches_is_refused(layout):
+    (issue,) = issues_of(BATCH + f"strategies:\n  a: {{{layout}, micro_batch_sequences: 3}}\n")
+    assert (issue.code, issue.line, issue.path) == ("layout", 5, "strategies.a.micro_batch_sequences")
+    assert issue.nearest == ("2", "1", "5")
+    assert "10 sequences" in issue.message
+    assert "432 or 576" in issue.message
+
+
+@pytest.mark.parametrize("change", ["micro_batch_sequences: 2", "micro_batch_sequences: 5"])
+def test_the_nearest_choices_are_accepted(change):
+    assert parse_scenario(BATCH + f"strategies:\n  a: {{tp: 8, dp: 48, {change}}}\n")
+
+
+@pytest.mark.parametrize("batch", [432, 576])
+def test_the_nearest_global_batches_are_accepted(batch):
+    text = BATCH.replace("global_batch_sequences: 480", f"global_batch_sequences: {batch}")
+    assert parse_scenario(text + "strategies:\n  a: {tp: 8, dp: 48, micro_batch_sequences: 3}\n")

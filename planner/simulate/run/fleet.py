@@ -299,10 +299,11 @@ class _Fleet:
         s.losses[:, AT["fail_slow"]] += useful * full * slow
         # What is left over keeps the sum exact.
         s.losses[:, AT["shrunk"]] += useful - productive - useful * full * slow
-        usable = np.zeros_like(end)
+        usable = held = np.zeros_like(end)
         if np.isfinite(p.interval_s):
             usable = np.maximum(0.0, np.floor((end - p.late_s) / p.cycle_s + 1e-12))
-        ran = np.maximum(0.0, s.ran + running - usable * p.interval_s)
+            held = usable * p.interval_s
+        ran = np.maximum(0.0, s.ran + running - held)
         before = np.divide(s.open, s.ran, out=np.zeros_like(ran), where=s.ran > 0)
         s.open = np.where(
             ran <= running, ran * speed * self.keep_frac, productive + np.maximum(0.0, ran - running) * before
