@@ -7,10 +7,18 @@ first-order terms break down.
 import math
 from dataclasses import dataclass
 
-from scipy.special import lambertw
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammainc, lambertw, ndtr
+from scipy.stats import poisson
 
 from planner.catalog.reliability import FAILURE_CAUSES
 from planner.simulate.run.plan import HARDWARE, LOSSES, RunPlan
+
+RACK = ("network", "host")
+# A run that waits this many times its own length is not finishing; the replications' horizon cuts it too.
+MOST_WAITING = 20.0
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +85,76 @@ def expected_run(*, plan: RunPlan) -> ExpectedRun:
     for name, value in _incidents(plan=plan, hold_s=hold, rate_per_s=rate).items():
         spent[name] = spent.get(name, 0.0) + value
     spent["queue"], spent["startup"] = plan.queue_s, plan.startup_s
+    waited = spares_wait_s(plan=plan, failures_per_s=rate, without_s=plan.work_s + sum(spent.values()) - plan.queue_s)
+    spent["replacement"] = spent.get("replacement", 0.0) + waited
     elapsed = plan.work_s + sum(spent.values())
     losses = tuple((name, spent.get(name, 0.0) / elapsed) for name in LOSSES)
-    return ExpectedRun(elapsed, plan.work_s / elapsed, plan.interval_s, rate * (hold + recovery), losses)
+    return ExpectedRun(elapsed, plan.work_s / elapsed, plan.interval_s, rate * (hold + recovery + waited), losses)
+
+
+def spares_wait_s(*, plan: RunPlan, failures_per_s: float, without_s: float) -> float:
+    """Time that a gang of fixed size waits for nodes because its spares are in repair.
+
+    Nodes fail as a Poisson stream, waiting or not, and each is repaired by itself, so those in repair at time t are
+    Poisson with mean a(t) = rate x integral of P(repair > u) over u < t, whatever the law of repair (M/G/inf, Takacs
+    1962).
+    The gang waits while more than `spares` of them are out. Where a node comes from elsewhere after `replacement_s`,
+    a failure that finds all spares out (Erlang B, insensitive to the law of repair) waits for that or the first repair;
+    the gang waits while any such wait goes on (M/G/inf again). Repairs that outlast the run make waiting runs wait on,
+    which a mean over runs understates: docs/run.md gives the regime.
+
+    Args:
+        plan: its spares, repair and replacement; a pool that never runs dry and an elastic gang do not wait.
+        failures_per_s: of the whole job, infant mortality included.
+        without_s: elapsed time of the run if it never waited.
+    """
+    if plan.spares is None or plan.elastic or failures_per_s <= 0 or without_s <= 0:
+        return 0.0
+    hardware = sum(s for c, s in zip(FAILURE_CAUSES, plan.shares, strict=True) if c in HARDWARE) / sum(plan.shares)
+    failing = failures_per_s * hardware * plan.nodes * plan.node_failures_per_s / plan.failures_per_s
+    in_rack = sum(s for c, s in zip(FAILURE_CAUSES, plan.shares, strict=True) if c in RACK) / sum(plan.shares)
+    taken = failing * (1 + plan.rack_frac * (plan.rack_nodes - 1) * in_rack / hardware if hardware else 1.0)
+
+    spares = plan.spares
+    each_s = _elsewhere_s(plan) if plan.replacement_s > 0 else 0.0
+
+    def waiting(total_s: float) -> float:
+        """Waiting time of a run that takes `total_s`."""
+        out = taken * _open_repairs_s(plan=plan, at_s=total_s * (_NODES + 1) / 2)
+        if plan.replacement_s > 0:
+            blocked = poisson.pmf(spares, out) / poisson.cdf(spares, out)
+            return total_s * float(_WEIGHTS @ -np.expm1(-failing * each_s * blocked)) / 2
+        return total_s * float(_WEIGHTS @ gammainc(spares + 1, out)) / 2
+
+    total = without_s
+    for _ in range(60):
+        total, before = min(without_s + waiting(total), MOST_WAITING * without_s), total
+        if abs(total - before) < 1e-6 * total:
+            break
+    return total - without_s
+
+
+def _elsewhere_s(plan: RunPlan) -> float:
+    """Mean wait of a failure that finds all spares out: delivery, its own repair or the first of the spares'.
+
+    Integral of the product of their chances to take longer; a spare that is out has the residual of a repair left.
+    """
+    median = plan.replacement_s * math.exp(-(plan.replacement_sigma**2) / 2)
+    at = median * np.exp(plan.replacement_sigma * np.linspace(-6, 6, 241))
+    left = 1 - _open_repairs_s(plan=plan, at_s=at) / plan.repair_mean_s
+    sigma = max(plan.repair_sigma, 1e-6)
+    own = ndtr(-np.log(at / plan.repair_median_s) / sigma)
+    longer = ndtr(-np.log(at / median) / max(plan.replacement_sigma, 1e-6)) * own * left ** (plan.spares or 0)
+    return float(at[0] + ((longer[1:] + longer[:-1]) / 2 * np.diff(at)).sum())
+
+
+def _open_repairs_s(*, plan: RunPlan, at_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Integral of P(repair > u) for u up to each time: the log-normal's limited expected value."""
+    sigma = plan.repair_sigma
+    if sigma == 0:
+        return np.minimum(at_s, plan.repair_mean_s)
+    z = np.log(np.maximum(at_s, 1e-9) / plan.repair_median_s) / sigma
+    return np.asarray(plan.repair_mean_s * ndtr(z - sigma) + at_s * ndtr(-z))
 
 
 def _running(plan: RunPlan) -> tuple[float, dict[str, float]]:
