@@ -29,6 +29,7 @@ class Resolved:
     choices: tuple[tuple[str, str], ...]
     p2p_overlap: bool = True
     ep_overlap: bool = False
+    compiled: str = ""
 
 
 def _software(*, strategy: Strategy, hybrid: bool) -> tuple[Software, bool]:
@@ -127,7 +128,9 @@ def resolve_strategy(
         if was is None
     )
     beside = strategy.overlap is None or strategy.overlap.pp is not False
-    return Resolved(layout, soft, memory, fits, graph, choices, beside)
+    mode = strategy.framework.mode if strategy.framework is not None else "eager"
+    compiled = {"compile": "whole", "regional": "regional"}.get(mode, "")
+    return Resolved(layout, soft, memory, fits, graph, choices, beside, compiled=compiled)
 
 
 def _first_that_fits(
