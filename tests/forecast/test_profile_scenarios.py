@@ -34,8 +34,9 @@ def forecast(model, **where):
     return forecast_strategy(scenario=scenario(model, **where), name="x", engine="fast").document
 
 
-def measured_share(document):
-    return sum(document["label_share"].get(label, 0.0) for label in ("measured", "interpolated"))
+def read_share(document):
+    """Share of kernel time read between the shapes of a profile; published tables never carry this label."""
+    return document["label_share"].get("interpolated", 0.0)
 
 
 def row_scenario(shape):
@@ -92,7 +93,8 @@ def test_a_sharded_layer_has_the_measured_kernels_of_its_shape_and_the_modelled_
         profile=None,
         strategy="{tp: 8, framework: {name: pytorch}}",
     )
-    assert measured_share(one) > measured_share(bare) + 0.4
+    assert read_share(one) > 0.4
+    assert read_share(bare) == 0
     assert one["link_busy_s"] == pytest.approx(bare["link_busy_s"])
     assert one["breakdown_s"]["compute_matmul"] != pytest.approx(bare["breakdown_s"]["compute_matmul"], rel=1e-3)
     assert one["breakdown_s"]["compute_matmul"] == pytest.approx(bare["breakdown_s"]["compute_matmul"], rel=0.3)
@@ -121,7 +123,8 @@ def test_shapes_of_a_rank_are_those_after_sharding():
 def test_stacks_that_are_not_pytorchs_own_read_their_operators_one_by_one(model, strategy):
     where = {"node": "hgx-h200", "sequence": 4096, "batch": 64, "strategy": strategy}
     one, bare = forecast(model, **where), forecast(model, profile=None, **where)
-    assert measured_share(one) > measured_share(bare) + 0.15
+    assert read_share(one) > 0.15
+    assert read_share(bare) == 0
     assert one["step_s"]["p50"] == pytest.approx(bare["step_s"]["p50"], rel=0.35)
     assert one["step_s"] != bare["step_s"]
     assert any("one by one" in w for w in one["warnings"])
