@@ -429,6 +429,7 @@ REMOVALS: Mapping[str, Callable[[Stack], Stack]] = {
     "interleaved": lambda s: s.with_layout(vpp=1, schedule="1f1b"),
     "zero_bubble": lambda s: s.with_layout(vpp=1, schedule="1f1b"),
     "cast_removal": lambda s: s.with_layout(autocast=True),
+    "fused_optimizer": lambda s: s.with_layout(optimizer="adamw_foreach"),
 }
 
 
