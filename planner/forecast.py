@@ -9,8 +9,10 @@ from typing import Any
 from planner import SCHEMA_VERSION, __version__, catalog
 from planner.catalog.line import Line
 from planner.catalog.types import ModelSpec
+from planner.cost.profiled import profiled_costs
 from planner.cost.topology import network_of
 from planner.cost.types import Network
+from planner.profile.load import ProfileError
 from planner.profile.site import Site, SiteError, load_site, site_sigma
 from planner.scenario import Scenario, Strategy
 from planner.simulate.assemble import StepAnswer, forecast_step, with_site
@@ -27,6 +29,8 @@ Z80 = 1.2815515655446004
 # One standard deviation of log(forecast / measured) on packaged public rows of dense runs, and what MoE and
 # launch-bound steps add; `planner validate` prints the coverage these give.
 SIGMA_DENSE, SIGMA_MOE, SIGMA_LAUNCH = 0.10, 0.20, 0.10
+# With measured kernels: exchanges by a fabric's constants err 20 %, the same plan differs 5 % between healthy clusters.
+SIGMA_WAITING, SIGMA_CLUSTER = 0.20, 0.05
 
 
 class ForecastError(ValueError):
@@ -74,6 +78,7 @@ def machine_for(*, scenario: Scenario, resolved: Resolved, gpus: int) -> Machine
     except ValueError as error:
         raise ForecastError(f"cluster.fabric: {error}") from error
     network = replace(network, gpus_per_node=min(network.gpus_per_node, gpus))
+    check_profile(scenario)
     return Machine(
         gpu=node.gpu,
         network=network,
@@ -81,7 +86,29 @@ def machine_for(*, scenario: Scenario, resolved: Resolved, gpus: int) -> Machine
         cuda_graph=resolved.cuda_graph,
         p2p_overlap=resolved.p2p_overlap,
         ep_overlap=resolved.ep_overlap,
+        compiled=resolved.compiled,
+        profile=cluster.profile or "",
     )
+
+
+def check_profile(scenario: Scenario) -> None:
+    """The calibration profile that a scenario names exists and is of the cluster's GPU.
+
+    Raises:
+        ForecastError: it cannot be read, or is of another GPU.
+    """
+    name, gpu = scenario.cluster.profile, catalog.node(scenario.cluster.node).gpu
+    if not name:
+        return
+    try:
+        measured = profiled_costs(name).profile.device.gpu
+    except ProfileError as error:
+        raise ForecastError(f"cluster.profile: {error}") from error
+    if measured != gpu:
+        raise ForecastError(
+            f"cluster.profile: {name} was measured on {measured}, and {scenario.cluster.node} holds {gpu}; "
+            "name a profile of that GPU, or none for published rates"
+        )
 
 
 def resolve(
@@ -102,7 +129,12 @@ def resolve(
         raise ForecastError(str(error)) from error
 
 
-def _sigma(*, model: ModelSpec, answer: StepAnswer) -> float:
+def _sigma(*, model: ModelSpec, answer: StepAnswer, gpus: int) -> float:
+    if answer.measured_sigma is not None:
+        # Measured kernels, modelled waiting; one rank's step says nothing of how clusters differ.
+        waiting = sum(v for k, v in answer.breakdown_s if k.startswith("exposed_") or k == "bubble") / answer.step_s
+        apart = SIGMA_CLUSTER if gpus > 1 else 0.0
+        return math.hypot((1 - waiting) * answer.measured_sigma, waiting * SIGMA_WAITING, apart)
     base = SIGMA_MOE if model.moe_experts else SIGMA_DENSE
     return math.sqrt(base**2 + (SIGMA_LAUNCH**2 if answer.launch_frac > 0.25 else 0.0))
 
@@ -113,7 +145,7 @@ def step_sigma(*, scenario: Scenario, answer: StepAnswer) -> float:
     Raises:
         ForecastError: the scenario names a site that cannot be used.
     """
-    site, sigma = site_of(scenario), _sigma(model=scenario.model_spec, answer=answer)
+    site, sigma = site_of(scenario), _sigma(model=scenario.model_spec, answer=answer, gpus=scenario.gpus)
     return sigma if site is None else site_sigma(site=site, default_sigma=sigma)
 
 
@@ -148,7 +180,7 @@ def step_on(
             scenario=scenario, strategy=strategy, resolved=resolved, network=machine.network, engine=engine
         )
     else:
-        stack = base_stack(scenario=scenario, strategy=strategy, resolved=resolved)
+        stack = base_stack(scenario=scenario, resolved=resolved)
         answer = forecast_step(model=effective_model(stack), layout=resolved.layout, machine=machine, engine=engine)
     site = site_of(scenario)
     if site is not None:
@@ -168,7 +200,7 @@ def _with_optimisations(
     try:
         answer = optimised_step(
             model=scenario.model_spec,
-            stack=base_stack(scenario=scenario, strategy=strategy, resolved=resolved),
+            stack=base_stack(scenario=scenario, resolved=resolved),
             keys=strategy.optimisations,
             network=network,
             open_recompute=strategy.recompute is None,
@@ -186,6 +218,7 @@ def _with_optimisations(
         fits=answer.fits,
         cuda_graph=stack.cuda_graph,
         ep_overlap=stack.ep_overlap,
+        compiled=stack.compiled,
     )
     return after, answer
 
@@ -233,7 +266,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
     resolved, answer = step_on(scenario=scenario, strategy=strategy, gpus=gpus, global_batch=batch, engine=engine)
     smallest = smallest_fit(scenario=scenario, strategy=strategy)
     sigma = step_sigma(scenario=scenario, answer=answer)
-    lines = list(step_lines(answer=answer, resolved=resolved))
+    lines = list(step_lines(answer=answer, resolved=resolved, profile=scenario.cluster.profile))
     efficiency = None
     if smallest is not None and resolved.fits:
         reference, at = smallest
@@ -251,6 +284,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
         )
     outcome = run_and_bill(scenario=scenario, strategy=strategy, resolved=resolved, answer=answer, sigma=sigma)
     warnings = outcome.warnings + _ignored(strategy=strategy) + notes(resolved.layout.exchange)
+    warnings += _profile_notes(scenario=scenario, answer=answer)
     warnings += tuple(f"optimisation {e['key']}: {e['note']}" for e in outcome.optimisations if e["note"])
     lines += outcome.lines
     document = _document(
@@ -264,11 +298,28 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
         lines=lines,
         warnings=warnings,
     )
-    if answer.optimised is not None:
-        stack = answer.optimised.stack
-    else:
-        stack = base_stack(scenario=scenario, strategy=strategy, resolved=resolved)
+    after = answer.optimised
+    stack = after.stack if after is not None else base_stack(scenario=scenario, resolved=resolved)
     return Forecast(name, resolved, answer, tuple(lines), warnings, document, stack)
+
+
+def _profile_notes(*, scenario: Scenario, answer: StepAnswer) -> tuple[str, ...]:
+    """What a named profile measures of this step."""
+    name = scenario.cluster.profile
+    if not name:
+        return ()
+    profile = profiled_costs(name).profile
+    if answer.measured_sigma is None:
+        return (
+            f"profile {name}: this stack is not PyTorch's own step, so products, attention and traffic are read off "
+            "it one by one, and experts and other operators keep published rates",
+        )
+    notes = [
+        f"profile {name}: kernels and host times as torch {profile.software.torch} runs them, whatever the release"
+    ]
+    if answer.launch_frac > 0.25:
+        notes.append("the host holds the step: hosts of one kind differ by tens of percent, calibrate your own")
+    return tuple(notes)
 
 
 def _ignored(*, strategy: Strategy) -> tuple[str, ...]:
@@ -295,7 +346,7 @@ def _document(
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario_hash": scenario.hash(),
-        "versions": {"planner": __version__, "profile": None, "catalog": "2026-12-01"},
+        "versions": {"planner": __version__, "profile": scenario.cluster.profile, "catalog": "2026-12-01"},
         "name": name,
         "strategy": strategy_document(resolved, applied=answer.applied),
         "engine": answer.engine,

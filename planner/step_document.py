@@ -17,10 +17,11 @@ def worst_label(answer: StepAnswer) -> str:
     return max(seen, key=order.index) if seen else "assumed"
 
 
-def step_lines(*, answer: StepAnswer, resolved: Resolved) -> list[Line]:
+def step_lines(*, answer: StepAnswer, resolved: Resolved, profile: str | None = None) -> list[Line]:
     """Breakdown, step, rate and memory of a step as lines."""
     label = worst_label(answer)
-    source = f"kernel and collective tables; {answer.engine} engine; software {resolved.software.framework}"
+    kernels = f"kernels of profile {profile}" if profile else "kernel"
+    source = f"{kernels} and collective tables; {answer.engine} engine; software {resolved.software.framework}"
     out = [
         Line(
             f"breakdown_s.{k}",

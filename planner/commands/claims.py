@@ -8,6 +8,11 @@ import typer
 from planner.commands.shared import InputProblem, Json, emit, error
 
 SHIPPED = Path(__file__).resolve().parents[2] / "scenarios" / "claims"
+CROSSOVERS = {
+    "gpt2-124m-crossover-h200": ("gpt2", "gpt2-medium", "gpt2-large"),
+    "llama-1b-crossover-h200": ("llama3.2-1b", "llama3.2-3b"),
+}
+PAGE_MICRO_BATCHES = (1, 4, 16, 64)
 
 
 def claims(
@@ -61,7 +66,24 @@ def _renew(*, page: Path, answers: list[dict[str, Any]]) -> None:
     )
     blocks = {story: claims_table(answers=answers, story=story) for story in STORIES}
     blocks |= {"roads": roads_table(roads), "gains": gains_table(scores), "stopping": stopping}
+    blocks["crossover"] = _crossover()
     renew(path=page, blocks=blocks)
+
+
+def _crossover() -> str:
+    """The shipped crossover scenarios at each model size, as a table."""
+    from planner.decide.crossover import crossover_document
+    from planner.report.crossover import crossover_table
+    from planner.scenario import Scenario, load_scenario
+
+    documents = {}
+    for stem, models in CROSSOVERS.items():
+        loaded = load_scenario(SHIPPED.parent / f"{stem}.yaml")
+        for model in models:
+            one = Scenario.model_validate(loaded.model_dump(mode="json") | {"model": model})
+            name = next(iter(one.strategies))
+            documents[model] = crossover_document(scenario=one, name=name, micro_batches=PAGE_MICRO_BATCHES)
+    return crossover_table(documents)
 
 
 def _print(answers: list[dict[str, Any]]) -> None:

@@ -38,13 +38,28 @@ def load(path: Path) -> Any:
     from planner.scenario import ScenarioError, load_scenario
 
     try:
-        return load_scenario(path)
+        loaded = load_scenario(path)
     except ScenarioError as problem:
         raise InputProblem([issue_document(i) for i in problem.issues]) from problem
     except OSError as problem:
         raise InputProblem(
             [error(code="file", message=f"cannot read {path}: {problem.strerror}", file=str(path))]
         ) from problem
+    if loaded.cluster.profile:
+        _check_profile(scenario=loaded, path=path)
+    return loaded
+
+
+def _check_profile(*, scenario: Any, path: Path) -> None:
+    """Refuse a calibration profile that does not exist or is of another GPU, before anything is forecast."""
+    from planner.forecast import ForecastError, check_profile
+    from planner.profile.load import shipped
+
+    try:
+        check_profile(scenario)
+    except ForecastError as problem:
+        found = error(code="profile", message=str(problem), file=str(path), nearest=list(shipped()))
+        raise InputProblem([found | {"path": "cluster.profile"}]) from problem
 
 
 def load_resolved(path: Path) -> Any:

@@ -2,8 +2,9 @@
 
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,35 +14,76 @@ from planner.commands.shared import INFEASIBLE, InputProblem, Json, ScenarioPath
 def sweep(
     scenario: ScenarioPath,
     gpus: Annotated[str, typer.Option(help="Range of cluster sizes, doubling: 8..16384.")] = "8..16384",
-    strategy: Annotated[str | None, typer.Option(help="One strategy; the last written one by default.")] = None,
+    micro_batch: Annotated[
+        str | None, typer.Option("--micro-batch", help="Range of micro-batches instead, doubling: 1..64.")
+    ] = None,
+    strategy: Annotated[
+        str | None, typer.Option(help="One strategy; by default the last written, over micro-batches the first.")
+    ] = None,
     picture: Annotated[Path | None, typer.Option(help="Write the curves (.svg or .html).")] = None,
     json_: Json = False,
 ) -> None:
-    """Scale one strategy over cluster sizes: strong and weak, with the knee and the cause at each point."""
-    from planner import catalog
-    from planner.decide.sweep import sizes, sweep_document
+    """Scale one strategy over cluster sizes, or over micro-batches: who holds the step, and what each work is worth."""
     from planner.forecast import ForecastError
 
-    found = re.fullmatch(r"\s*(\d+)\s*\.\.\s*(\d+)\s*", gpus)
-    if not found or int(found[1]) < 1 or int(found[1]) > int(found[2]):
-        raise InputProblem([error(code="usage", message=f"--gpus {gpus!r} is no range", nearest=["8..16384"])])
+    first, last = _span("--gpus", gpus) if micro_batch is None else _span("--micro-batch", micro_batch)
     loaded = load_resolved(scenario)
-    name = strategy or list(loaded.strategies)[-1]
-    span = sizes(first=int(found[1]), last=int(found[2]), per_node=catalog.node(loaded.cluster.node).gpus_per_node)
+    names = list(loaded.strategies)
+    name = strategy or names[-1 if micro_batch is None else 0]
+    run = _over_gpus if micro_batch is None else _over_micro_batches
     try:
-        document = sweep_document(scenario=loaded, name=name, gpus=span)
+        document, svg, show = run(loaded, name, first, last)
     except ForecastError as problem:
         raise InputProblem([error(code="strategy", message=str(problem), file=str(scenario))]) from problem
-    from planner.report.sweep import print_sweep, write_picture
-
     if picture is not None:
-        write_picture(path=picture, document=document, title=loaded.name)
+        from planner.report.sweep import write_picture
+
+        write_picture(path=picture, svg=svg())
         sys.stderr.write(f"wrote {picture}\n")
     if json_:
         emit(document)
     else:
         from rich.console import Console
 
-        print_sweep(document=document, title=loaded.name, console=Console())
+        show(Console())
     if not any(p["fits"] for p in document["points"]):
         raise typer.Exit(INFEASIBLE)
+
+
+Answer = tuple[dict[str, Any], Callable[[], str], Callable[[Any], None]]
+
+
+def _span(option: str, text: str) -> tuple[int, int]:
+    """Both ends of a range like 8..16384."""
+    found = re.fullmatch(r"\s*(\d+)\s*\.\.\s*(\d+)\s*", text)
+    if not found or int(found[1]) < 1 or int(found[1]) > int(found[2]):
+        nearest = "8..16384" if option == "--gpus" else "1..64"
+        raise InputProblem([error(code="usage", message=f"{option} {text!r} is no range", nearest=[nearest])])
+    return int(found[1]), int(found[2])
+
+
+def _over_gpus(scenario: Any, name: str, first: int, last: int) -> Answer:
+    from planner import catalog
+    from planner.decide.sweep import sizes, sweep_document
+    from planner.report.sweep import print_sweep, sweep_svg
+
+    span = sizes(first=first, last=last, per_node=catalog.node(scenario.cluster.node).gpus_per_node)
+    document, title = sweep_document(scenario=scenario, name=name, gpus=span), scenario.name
+    return (
+        document,
+        lambda: sweep_svg(document=document, title=title),
+        lambda console: print_sweep(document=document, title=title, console=console),
+    )
+
+
+def _over_micro_batches(scenario: Any, name: str, first: int, last: int) -> Answer:
+    from planner.decide.crossover import crossover_document, doublings
+    from planner.report.crossover import crossover_svg, print_crossover
+
+    span = doublings(first=first, last=last)
+    document, title = crossover_document(scenario=scenario, name=name, micro_batches=span), scenario.name
+    return (
+        document,
+        lambda: crossover_svg(document=document, title=title),
+        lambda console: print_crossover(document=document, title=title, console=console),
+    )

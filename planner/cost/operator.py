@@ -1,10 +1,12 @@
 """Operators to seconds: picks the kernel or collective model and adds up a phase of a layer by cause."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from planner.cost.collective import collective_s
 from planner.cost.kernels import attention_s, grouped_matmul_s, kernel_floor_s, matmul_s, memory_bound_s
+from planner.cost.profiled_operator import host_call_s, profiled_operator
 from planner.cost.topology import axis_group
 from planner.cost.types import Estimate, Group, Network
 from planner.workload.layout import Layout
@@ -24,7 +26,10 @@ LOW_PRECISION = {"fp8", "fp8_rowwise", "fp8_block", "mxfp8", "nvfp4"}
 
 @dataclass(frozen=True, slots=True)
 class PhaseCost:
-    """Seconds of one phase by cause; `host_s` runs beside the GPU, `links` is time on each link."""
+    """Seconds of one phase by cause; `host_s` runs beside the GPU, `links` is time on each link.
+
+    `gap_factor` is set where the kernel clock ran a measured step: its launch gaps over those of phases one by one.
+    """
 
     compute_matmul_s: float = 0.0
     compute_attention_s: float = 0.0
@@ -38,6 +43,7 @@ class PhaseCost:
     host_s: float = 0.0
     flops: float = 0.0
     labels: tuple[tuple[str, float], ...] = ()
+    gap_factor: float | None = None
 
     @property
     def compute_s(self) -> float:
@@ -53,8 +59,11 @@ class PhaseCost:
     def wall_s(self) -> float:
         """GPU and host joined by a soft maximum (exponent 3): per-kernel gaps fluctuate within a layer.
 
-        Source: form tried on public rows; a hard maximum fits a single GPU step, a soft one Megatron runs.
+        Source: form tried on public rows; a hard maximum fits a single GPU step, a soft one Megatron runs. Measured
+        host times take the hard one, with the run-ahead of the host that the kernel clock found.
         """
+        if self.gap_factor is not None:
+            return self.gpu_s + self.gap_factor * max(0.0, self.host_s - self.gpu_s)
         if self.host_s <= 0:
             return self.gpu_s
         return float((self.gpu_s**3 + self.host_s**3) ** (1 / 3))
@@ -66,7 +75,7 @@ EP_HELD = 20 / 132
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where and how operators run: GPU part, network, kernel families and overlap."""
+    """Where and how operators run: GPU part, network, kernel families and overlap; `profile` names what is measured."""
 
     gpu: str
     network: Network
@@ -76,6 +85,7 @@ class Setting:
     ep_overlap: bool = False
     host_scale: float = 1.0
     hot: bool = True
+    profile: str = ""
 
 
 def _matmul_dtype(*, op: Operator, precision: str) -> str:
@@ -92,6 +102,11 @@ def operator_s(*, op: Operator, layout: Layout, setting: Setting) -> Estimate:
         ValueError: an operator kind this room does not know.
     """
     state = "hot" if setting.hot else "burst"
+    if setting.profile:
+        dtype = _matmul_dtype(op=op, precision=layout.precision)
+        found = profiled_operator(op=op, dtype=dtype, attention=setting.attention, profile=setting.profile)
+        if found is not None:
+            return found
     if op.kind == "matmul":
         dtype = _matmul_dtype(op=op, precision=layout.precision)
         return matmul_s(gpu=setting.gpu, dtype=dtype, m=op.m, n=op.n, k=op.k, batch=op.batch, state=state)
@@ -153,6 +168,7 @@ def phase_cost(*, operators: tuple[Operator, ...], phase: str, layout: Layout, s
     """
     sums = dict.fromkeys(CAUSES, 0.0)
     host = flops = 0.0
+    call_s = (host_call_s(setting.profile) if setting.profile else None) or HOST_CALL_S
     labels: dict[str, float] = {}
     for op in operators:
         if op.phase != phase:
@@ -167,23 +183,37 @@ def phase_cost(*, operators: tuple[Operator, ...], phase: str, layout: Layout, s
         }[op.kind]
         sums[cause] += estimate.seconds
         labels[estimate.label] = labels.get(estimate.label, 0.0) + estimate.seconds
-        host += op.launches * HOST_CALL_S + (HOST_COLLECTIVE_S if op.kind == "collective" else 0.0)
+        host += op.launches * call_s + (HOST_COLLECTIVE_S if op.kind == "collective" else 0.0)
         flops += op.flops
+    return joined(sums=sums, setting=setting, host_s=host * setting.host_scale, flops=flops, labels=labels)
+
+
+def joined(
+    *,
+    sums: Mapping[str, float],
+    setting: Setting,
+    host_s: float,
+    flops: float,
+    labels: Mapping[str, float],
+    gap_factor: float | None = None,
+) -> PhaseCost:
+    """A phase from its seconds by cause, with what overlap hides taken off the exchanges."""
     cp_hidden = min(sums["cp"], sums["compute_attention"]) if setting.cp_overlap else 0.0
     compute = sums["compute_matmul"] + sums["compute_attention"] + sums["compute_memory_bound"]
     ep_hidden = min(sums["ep"], compute) if setting.ep_overlap else 0.0
-    sums["compute_matmul"] += ep_hidden * EP_HELD / (1.0 - EP_HELD)
+    matmul = sums["compute_matmul"] + ep_hidden * EP_HELD / (1.0 - EP_HELD)
     return PhaseCost(
-        compute_matmul_s=sums["compute_matmul"],
+        compute_matmul_s=matmul,
         compute_attention_s=sums["compute_attention"],
         compute_memory_bound_s=sums["compute_memory_bound"],
-        tp_s=sums["tp"] - min(setting.tp_overlap_frac * sums["tp"], sums["compute_matmul"]),
+        tp_s=sums["tp"] - min(setting.tp_overlap_frac * sums["tp"], matmul),
         cp_s=sums["cp"] - cp_hidden,
         ep_s=sums["ep"] - ep_hidden,
         tp_link_s=sums["tp"],
         cp_link_s=sums["cp"],
         ep_link_s=sums["ep"],
-        host_s=host * setting.host_scale,
+        host_s=host_s,
         flops=flops,
         labels=tuple(sorted(labels.items())),
+        gap_factor=gap_factor,
     )

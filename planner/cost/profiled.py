@@ -6,9 +6,11 @@ less and clocks higher. Every kernel carries the clock of its samples; the step'
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 
+from planner.profile.load import load_profile
 from planner.profile.schema import Profile
-from planner.profile.surfaces import Reading, SurfaceError, Surfaces
+from planner.profile.surfaces import Label, Reading, SurfaceError, Surfaces
 from planner.workload.torch_step import Kernel, StepShape
 
 # Time of a kernel against the clock, t ~ f^-share: products and attention, then kernels bound by memory. H200 products
@@ -104,11 +106,28 @@ class ProfiledCosts:
             SurfaceError: the profile holds nothing to read it from.
         """
         if kernel.kind == "matmul":
-            reading = self.surfaces.matmul(m=kernel.m, n=kernel.n, k=kernel.k, phase=kernel.phase)
-            return self._time(reading, "matmul")
+            return self._time(self._product(kernel), "matmul")
         if kernel.kind == "attention":
             return self._attention(phase=kernel.phase, shape=shape)
         return self._time(self._memory(kernel), "memory")
+
+    def _product(self, kernel: Kernel) -> Reading:
+        """16-bit products are measured in all three phases, others forward: their gradients keep the 16-bit ratio."""
+        matmul = partial(self.surfaces.matmul, m=kernel.m, n=kernel.n, k=kernel.k)
+        plain = matmul(phase=kernel.phase)
+        if kernel.dtype == "bf16":
+            return plain
+        layout = kernel.op if kernel.dtype == "fp8" else ""
+        other = matmul(dtype=kernel.dtype, layout=layout)
+        if kernel.phase == "fwd":
+            return other
+        ratio = plain.seconds / matmul().seconds
+        label: Label = "assumed" if other.label == "assumed" else "interpolated"
+        return Reading(other.seconds * ratio, label, max(other.spread_frac, plain.spread_frac), other.clock_mhz)
+
+    def graph_launch_s(self, *, kernels: int) -> float:
+        """Host seconds to launch one captured graph of so many kernels."""
+        return self.surfaces.graph_launch(kernels=kernels).seconds
 
     def _time(self, reading: Reading, group: str) -> KernelTime:
         clock = reading.clock_mhz or self.power.full_mhz
@@ -119,9 +138,10 @@ class ProfiledCosts:
 
         def read(which: str) -> Reading:
             return self.surfaces.attention(
+                op=shape.attention,
                 batch=shape.micro_batch,
-                heads=shape.heads,
-                kv_heads=shape.kv_heads,
+                heads=shape.rank_heads,
+                kv_heads=shape.rank_kv_heads,
                 seq=shape.sequence,
                 head_dim=shape.head_dim,
                 phase=which,
@@ -169,6 +189,16 @@ class ProfiledCosts:
             return self.surfaces.rows(op=kernel.op, rows=kernel.m, width=kernel.n, dtype=kernel.dtype, phase=phase)
 
         return read("fwd") if kernel.phase == "fwd" else _less(read("step"), read("fwd"))
+
+
+@lru_cache(maxsize=8)
+def profiled_costs(name_or_path: str) -> ProfiledCosts:
+    """Kernel times of a profile by shipped name or path, read once.
+
+    Raises:
+        ProfileError: it cannot be used.
+    """
+    return ProfiledCosts(load_profile(name_or_path))
 
 
 def _less(both: Reading, forward: Reading) -> Reading:

@@ -86,7 +86,7 @@ def compare(*, scenario: Scenario, engine: str = "events") -> Comparison:
     document = {
         "schema_version": SCHEMA_VERSION,
         "scenario_hash": scenario.hash(),
-        "versions": {"planner": __version__, "profile": None, "catalog": "2026-12-01"},
+        "versions": {"planner": __version__, "profile": scenario.cluster.profile, "catalog": "2026-12-01"},
         "seed": 0,
         "strategies": docs,
         "delta": delta,

@@ -294,7 +294,7 @@ def elsewhere(*, key: str, stack: Stack, network: Network, nodes: Sequence[str])
             node_bytes_per_s=spec.scaleout_bytes_per_s if network.node_bytes_per_s else 0.0,
             gpu=part.name,
         )
-        there = replace(stack, gpu=part.name)
+        there = replace(stack, gpu=part.name, profile=stack.profile if part.name == stack.gpu else "")
         if unmet(key=key, stack=there):
             out[part.name] = None
             continue

@@ -43,7 +43,7 @@ def search(*, scenario: Scenario, precision: str | None = None, progress: Progre
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario_hash": scenario.hash(),
-        "versions": {"planner": __version__, "profile": None, "catalog": "2026-12-01"},
+        "versions": {"planner": __version__, "profile": scenario.cluster.profile, "catalog": "2026-12-01"},
         "seed": 0,
         "axes": {name: list(getattr(sweep.axes, name)) for name in type(sweep.axes).__slots__},
         "plans_total": sweep.axes.plans,

@@ -57,7 +57,7 @@ def sensitivity(
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario_hash": scenario.hash(),
-        "versions": {"planner": __version__, "profile": None, "catalog": "2026-12-01"},
+        "versions": {"planner": __version__, "profile": scenario.cluster.profile, "catalog": "2026-12-01"},
         "seed": seed,
         "strategy": name,
         "metric": metric,

@@ -82,7 +82,7 @@ def size(
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "scenario_hash": scenario.hash(),
-        "versions": {"planner": __version__, "profile": None, "catalog": "2026-12-01"},
+        "versions": {"planner": __version__, "profile": scenario.cluster.profile, "catalog": "2026-12-01"},
         "seed": seed,
         "feasible": met,
         "fits": bool(options),

@@ -146,7 +146,7 @@ def sweep_document(*, scenario: Scenario, name: str, gpus: Sequence[int]) -> dic
     return {
         "schema_version": SCHEMA_VERSION,
         "scenario_hash": scenario.hash(),
-        "versions": {"planner": __version__, "profile": None, "catalog": "2026-12-01"},
+        "versions": {"planner": __version__, "profile": scenario.cluster.profile, "catalog": "2026-12-01"},
         "seed": 0,
         "strategy": name,
         "points": rows["strong"],

@@ -226,6 +226,10 @@ class Surfaces:
             place=_optimizer_place,
         )
 
+    def graph_launch(self, *, kernels: int) -> Reading:
+        """Host seconds to launch a captured graph of `kernels` kernels."""
+        return self._line(("graph",), self._rows("graph", "launch", "", "fwd", "hot"), "kernels", float(kernels))
+
     def dispatch(self, *, op: str, precision: str = "bf16", phase: str = "fwd", layout: str = "eager") -> Reading:
         """Host seconds to issue one operator, or one layer (`gpt_layer`, `llama_layer`)."""
         rows = self._rows("dispatch", op, precision, phase, "hot", where=lambda s: s.layout == layout)

@@ -74,9 +74,8 @@ def sweep_svg(*, document: Mapping[str, Any], title: str) -> str:
     return "".join(out) + "</svg>\n"
 
 
-def write_picture(*, path: Path, document: Mapping[str, Any], title: str) -> None:
-    """Write the SVG, or an HTML page around it by the name's ending."""
-    svg = sweep_svg(document=document, title=title)
+def write_picture(*, path: Path, svg: str) -> None:
+    """Write an SVG, or an HTML page around it by the name's ending."""
     html = f"<!doctype html><html lang=en><meta charset=utf-8><title>scaling</title><body>{svg}</body></html>\n"
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(html if path.suffix in {".html", ".htm"} else svg, "utf-8")

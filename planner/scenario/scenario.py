@@ -85,6 +85,9 @@ class Scenario(Block):
         measured = self.cluster.fabric.measured if self.cluster.fabric is not None else None
         if measured is not None and Path(measured).is_file():
             settings["cluster"]["fabric"]["measured"] = hashlib.sha256(Path(measured).read_bytes()).hexdigest()
+        profile = self.cluster.profile
+        if profile is not None and Path(profile).is_file():
+            settings["cluster"]["profile"] = hashlib.sha256(Path(profile).read_bytes()).hexdigest()
         text = json.dumps(settings, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 

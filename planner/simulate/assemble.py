@@ -7,6 +7,7 @@ from planner.catalog.types import ModelSpec
 from planner.cost.operator import PhaseCost
 from planner.simulate.durations import Durations, Machine, Piece, build
 from planner.simulate.fast import step_fast
+from planner.simulate.measured_pieces import measured_rank
 from planner.simulate.plan import StepResult
 from planner.simulate.step import step_events
 from planner.workload.effects import Optimised
@@ -43,7 +44,13 @@ PEAK_DTYPE = {
 
 @dataclass(frozen=True, slots=True)
 class StepAnswer:
-    """One training step of one layout on one machine. Seconds are P50; breakdown parts add up to `step_s`."""
+    """One training step of one layout on one machine. Seconds are P50; breakdown parts add up to `step_s`.
+
+    Attributes:
+        optimised: the optimisations that it holds, None where the strategy names none.
+        measured_sigma: one standard deviation of the logarithm of a rank's step whose kernels a profile measured; None
+            where none did.
+    """
 
     step_s: float
     breakdown_s: tuple[tuple[str, float], ...]
@@ -61,6 +68,7 @@ class StepAnswer:
     label_share: tuple[tuple[str, float], ...]
     engine: str
     optimised: Optimised | None = None
+    measured_sigma: float | None = None
 
     @property
     def effective_s(self) -> float:
@@ -208,6 +216,7 @@ def forecast_step(
     per_gpu = tokens / result.step_s / layout.gpus
     causal = model_flops_per_token(model=model, sequence=layout.sequence)
     full = model_flops_per_token(model=model, sequence=layout.sequence, causal=False)
+    found = measured_rank(model=model, layout=layout, rank=machine.rank) if machine.profile else None
     compute = parts["compute_matmul"] + parts["compute_attention"] + parts["compute_memory_bound"] + parts["optimizer"]
     links = {
         "tp": sums["tp_link"],
@@ -233,4 +242,5 @@ def forecast_step(
         launch_frac=parts["launch_gap"] / result.step_s,
         label_share=_labels(durations),
         engine=engine,
+        measured_sigma=found.sigma if found is not None else None,
     )

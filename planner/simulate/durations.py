@@ -14,6 +14,15 @@ from planner.cost.network import beside_frac
 from planner.cost.operator import HOST_CALL_S, PhaseCost, Setting, phase_cost
 from planner.cost.topology import axis_group, crosses_domains
 from planner.cost.types import Network
+from planner.simulate.measured_pieces import (
+    MeasuredRank,
+    RankShape,
+    measured_embedding,
+    measured_head,
+    measured_layer,
+    measured_rank,
+    measured_update_s,
+)
 from planner.simulate.plan import FsdpBlock, StepPlan
 from planner.simulate.relax import beside_exchange, relaxed
 from planner.workload.exchange import PLAIN
@@ -35,7 +44,12 @@ TENSORS_PER_LAYER = 12
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Hardware and software that a plan runs on."""
+    """Hardware and software that a plan runs on.
+
+    Attributes:
+        compiled: "" eager, `regional` or `whole`.
+        profile: shipped name or path of the calibration profile that kernels and host times are read from; "" = none.
+    """
 
     gpu: str
     network: Network
@@ -44,6 +58,13 @@ class Machine:
     hot: bool = True
     ep_overlap: bool = False
     p2p_overlap: bool = True
+    compiled: str = ""
+    profile: str = ""
+
+    @property
+    def rank(self) -> RankShape:
+        """What of it decides the kernels of a measured rank."""
+        return RankShape(self.software, self.compiled, self.cuda_graph, self.profile)
 
     @property
     def setting(self) -> Setting:
@@ -56,6 +77,7 @@ class Machine:
             host_scale=0.15 if self.cuda_graph else self.software.host_scale,
             ep_overlap=self.ep_overlap or "ep_overlap" in self.software.fusions,
             hot=self.hot,
+            profile=self.profile,
         )
 
 
@@ -99,6 +121,9 @@ def _piece(*, operators: tuple, layout: Layout, setting: Setting) -> Piece:  # t
 def layer_piece(*, model: ModelSpec, layout: Layout, moe: bool, machine: Machine) -> Piece:
     """Costs of one decoder layer."""
     ops = layer_operators(model=model, layout=layout, moe=moe, fusions=machine.software.fusions)
+    found = None if moe else _measured(model=model, layout=layout, machine=machine)
+    if found is not None:
+        return Piece(*measured_layer(found=found, operators=ops, layout=layout, setting=machine.setting))
     return _piece(operators=ops, layout=layout, setting=machine.setting)
 
 
@@ -106,13 +131,24 @@ def layer_piece(*, model: ModelSpec, layout: Layout, moe: bool, machine: Machine
 def head_piece(*, model: ModelSpec, layout: Layout, machine: Machine) -> Piece:
     """Costs of final norm, output projection and loss."""
     ops = head_operators(model=model, layout=layout, fusions=machine.software.fusions)
+    found = _measured(model=model, layout=layout, machine=machine)
+    if found is not None:
+        return Piece(*measured_head(found=found, operators=ops, layout=layout, setting=machine.setting))
     return _piece(operators=ops, layout=layout, setting=machine.setting)
 
 
 @lru_cache(maxsize=4096)
 def embedding_piece(*, model: ModelSpec, layout: Layout, machine: Machine) -> Piece:
     """Costs of the embedding look-up and its gradient."""
-    return _piece(operators=embedding_operators(model=model, layout=layout), layout=layout, setting=machine.setting)
+    ops = embedding_operators(model=model, layout=layout)
+    found = _measured(model=model, layout=layout, machine=machine)
+    if found is not None:
+        return Piece(*measured_embedding(found=found, operators=ops, layout=layout, setting=machine.setting))
+    return _piece(operators=ops, layout=layout, setting=machine.setting)
+
+
+def _measured(*, model: ModelSpec, layout: Layout, machine: Machine) -> MeasuredRank | None:
+    return measured_rank(model=model, layout=layout, rank=machine.rank) if machine.profile else None
 
 
 def _cells(*, model: ModelSpec, layout: Layout) -> list[list[tuple[int, int]]]:
@@ -250,12 +286,16 @@ def optimizer_step_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> t
     """Optimizer seconds of each stage: traffic over owned parameters, and host calls of a per-tensor loop."""
     out = []
     owned_by = layout.sharded_over if layout.zero_stage >= 1 else 1
+    found = _measured(model=model, layout=layout, machine=machine)
     for stage in range(layout.pp):
         dense, experts = stage_params(model=model, layout=layout, stage=stage)
         expert_ranks = (
             max(1.0, layout.dp * layout.cp * layout.tp / (layout.ep * layout.etp)) if layout.zero_stage else 1.0
         )
         owned = (dense / owned_by + experts / min(expert_ranks, owned_by)) * layout.trained_frac
+        if found is not None:
+            out.append(measured_update_s(found=found, owned=owned, optimizer=layout.optimizer))
+            continue
         seconds = optimizer_s(
             gpu=machine.gpu, params=owned, bytes_per_param=machine.software.optimizer_bytes_per_param
         ).seconds * UNFUSED_OPTIMIZER.get(layout.optimizer, 1.0)

@@ -5,10 +5,10 @@ kernel clock (`planner.simulate.kernel`) joins them, so whether a step is bound 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.cost.profiled import KernelTime, ProfiledCosts, scaled_s, step_clock_mhz
-from planner.profile.hosttime import host_times, update_s
+from planner.profile.hosttime import HostTimes, host_times, update_s
 from planner.simulate.kernel import KernelResult, Op, kernel_events, kernel_fast
 from planner.workload.torch_step import (
     Kernel,
@@ -61,6 +61,8 @@ def step_parts(*, costs: ProfiledCosts, shape: StepShape) -> tuple[Part, ...]:
     profile = costs.profile
     host = host_times(profile, kind=shape.kind, precision=shape.precision, mode=shape.mode, recompute=shape.recompute)
     forward, backward = layer_kernels(shape)
+    if "pointwise" in shape.fused and shape.mode == "eager":
+        host = _fewer_launches(host=host, shape=shape, launches=len(forward) + len(backward))
     embedding, head = embedding_kernels(shape), head_kernels(shape)
     layers, third = shape.layers, host.rest_s / 3
     micro = [
@@ -75,7 +77,22 @@ def step_parts(*, costs: ProfiledCosts, shape: StepShape) -> tuple[Part, ...]:
     for _ in range(shape.accumulation - 1):
         parts += [Part("accumulate", tuple(accumulate_kernels(shape)), 6e-6 * shape.tensors), *micro]
     pieces = shape.tensors if shape.optimizer == "loop" else UPDATE_PIECES
-    return (*parts, Part("update", tuple(update_kernels(shape)), update, pieces=pieces))
+    parts.append(Part("update", tuple(update_kernels(shape)), update, pieces=pieces))
+    return _captured(costs=costs, parts=parts) if shape.graph else tuple(parts)
+
+
+def _fewer_launches(*, host: HostTimes, shape: StepShape, launches: int) -> HostTimes:
+    """Host times of an eager layer with fused kernels in it: those of the plain one by the number of launches."""
+    plain = layer_kernels(replace(shape, fused=shape.fused - {"pointwise"}))
+    share = launches / (len(plain[0]) + len(plain[1]))
+    return replace(host, forward_s=share * host.forward_s, backward_s=share * host.backward_s)
+
+
+def _captured(*, costs: ProfiledCosts, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts as one graph: a single launch, shared by its kernels."""
+    kernels = sum(len(part.kernels) * part.pieces * part.repeat for part in parts)
+    share = costs.graph_launch_s(kernels=kernels) / kernels
+    return tuple(replace(part, host_s=share * len(part.kernels) * part.pieces) for part in parts)
 
 
 def _operations(parts: Sequence[Part], times: dict[Kernel, KernelTime], clock_mhz: float) -> list[Op]:

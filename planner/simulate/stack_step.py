@@ -6,7 +6,7 @@ from functools import lru_cache
 from planner import catalog
 from planner.cost.kernels import memory_bound_s
 from planner.cost.types import Network
-from planner.scenario import Scenario, Strategy
+from planner.scenario import Scenario
 from planner.simulate.assemble import StepAnswer, forecast_step
 from planner.simulate.durations import Machine
 from planner.workload.memory import worst_rank
@@ -44,6 +44,8 @@ def machine_of_stack(*, stack: Stack, network: Network) -> Machine:
         cuda_graph=stack.cuda_graph,
         ep_overlap=stack.ep_overlap,
         p2p_overlap=stack.p2p_overlap,
+        compiled=stack.compiled,
+        profile=stack.profile,
     )
 
 
@@ -64,7 +66,8 @@ def stack_step(*, stack: Stack, network: Network, engine: str = "fast") -> Stack
         )
         f = stack.recompute_layers_frac
         parts = {k: f * v + (1 - f) * dict(without.breakdown_s)[k] for k, v in parts.items()}
-    nbytes = uncounted_bytes(stack)
+    # A profile's list of kernels leaves nothing out.
+    nbytes = uncounted_bytes(stack) if not stack.profile else 0.0
     if nbytes:
         parts["compute_memory_bound"] += memory_bound_s(gpu=stack.gpu, nbytes=nbytes).seconds
     for share, factor in stack.scales:
@@ -74,9 +77,8 @@ def stack_step(*, stack: Stack, network: Network, engine: str = "fast") -> Stack
     return StackStep(answer, step, tuple(parts.items()), step * stack.tokens_factor * stack.steps_factor)
 
 
-def base_stack(*, scenario: Scenario, strategy: Strategy, resolved: Resolved) -> Stack:
+def base_stack(*, scenario: Scenario, resolved: Resolved) -> Stack:
     """The stack of a resolved strategy, before its optimisations."""
-    mode = strategy.framework.mode if strategy.framework is not None else "eager"
     node = catalog.node(scenario.cluster.node)
     return Stack(
         model=scenario.model_spec,
@@ -84,10 +86,11 @@ def base_stack(*, scenario: Scenario, strategy: Strategy, resolved: Resolved) ->
         software=resolved.software,
         gpu=node.gpu,
         nodes=scenario.cluster.nodes,
-        compiled={"compile": "whole", "regional": "regional"}.get(mode, ""),
+        compiled=resolved.compiled,
         cuda_graph=resolved.cuda_graph,
         p2p_overlap=resolved.p2p_overlap,
         ep_overlap=resolved.ep_overlap,
+        profile=scenario.cluster.profile or "",
     )
 
 

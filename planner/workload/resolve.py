@@ -29,6 +29,7 @@ class Resolved:
     choices: tuple[tuple[str, str], ...]
     p2p_overlap: bool = True
     ep_overlap: bool = False
+    compiled: str = ""
 
 
 def _software(*, strategy: Strategy, hybrid: bool) -> tuple[Software, bool]:
@@ -136,7 +137,9 @@ def resolve_strategy(
     # DualPipe pairs the forward of one micro-batch with the backward of another to hide the all-to-all of each.
     asked = strategy.overlap.ep if strategy.overlap is not None else None
     paired = layout.schedule == "dualpipev" if asked is None else asked
-    return Resolved(layout, soft, memory, fits, graph, choices, beside, paired)
+    mode = strategy.framework.mode if strategy.framework is not None else "eager"
+    compiled = {"compile": "whole", "regional": "regional"}.get(mode, "")
+    return Resolved(layout, soft, memory, fits, graph, choices, beside, ep_overlap=paired, compiled=compiled)
 
 
 def _first_that_fits(

@@ -51,6 +51,7 @@ class Stack:
         tokens_factor: tokens processed for the same useful tokens, over those before.
         steps_factor: steps to the same quality, over those before.
         applied: keys in the order in which they were applied.
+        profile: calibration profile that its kernels are read from; "" = none.
     """
 
     model: ModelSpec
@@ -68,6 +69,7 @@ class Stack:
     tokens_factor: float = 1.0
     steps_factor: float = 1.0
     applied: tuple[str, ...] = ()
+    profile: str = ""
 
     def with_software(self, **changes: object) -> "Stack":
         """The stack on changed software."""
@@ -167,8 +169,11 @@ def _layer(stack: Stack) -> tuple[Operator, ...]:
 
 
 def effective_model(stack: Stack) -> ModelSpec:
-    """The model whose products run: fp32 kernels need no alignment, and compilers pad odd products by themselves."""
-    free = stack.layout.precision == "fp32" or stack.compiled == "whole"
+    """The model whose products run: fp32 kernels need no alignment, and compilers pad odd products by themselves.
+
+    With a profile the compiled step's own list of kernels pads.
+    """
+    free = stack.layout.precision == "fp32" or (stack.compiled == "whole" and not stack.profile)
     return _padded(stack.model, tp=stack.layout.tp) if free else stack.model
 
 
@@ -363,7 +368,9 @@ CHANGES: Mapping[str, Callable[[Stack, str], Stack]] = {
     "grouped_gemm": _fuse("moe"),
     "hand_cuda": _hand_written,
     "torch_compile": _compile,
-    "cuda_graphs": lambda stack, _variant: replace(stack.scaled("total", GRAPH_COPY_FACTOR), cuda_graph=True),
+    "cuda_graphs": lambda stack, _variant: replace(
+        stack if stack.profile else stack.scaled("total", GRAPH_COPY_FACTOR), cuda_graph=True
+    ),
     "host_sync": _share("launch_gap", 1 - HOST_SYNC_REALISED_FRAC),
     "opt_batching": _update("adamw_foreach", {"adamw_loop"}),
     "cast_removal": _casts,
@@ -418,6 +425,7 @@ REMOVALS: Mapping[str, Callable[[Stack], Stack]] = {
     "interleaved": lambda s: s.with_layout(vpp=1, schedule="1f1b"),
     "zero_bubble": lambda s: s.with_layout(vpp=1, schedule="1f1b"),
     "cast_removal": lambda s: s.with_layout(autocast=True),
+    "fused_optimizer": lambda s: s.with_layout(optimizer="adamw_foreach"),
 }
 
 

@@ -158,3 +158,27 @@ def test_trace_is_written(tmp_path):
 
 def test_schema_is_printed():
     assert "properties" in json.loads(run("schema").stdout)
+
+
+def test_sweep_over_micro_batches_is_one_document_and_draws(tmp_path):
+    picture = tmp_path / "crossover.svg"
+    scenario = "scenarios/gpt2-124m-crossover-h200.yaml"
+    done = run("sweep", scenario, "--micro-batch", "1..8", "--picture", str(picture), "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [p["micro_batch_sequences"] for p in document["points"]] == [1, 2, 4, 8]
+    assert document["versions"]["profile"] == "h200-sxm"
+    assert picture.read_text("utf-8").startswith("<svg")
+    assert run("sweep", scenario, "--micro-batch", "8..1").returncode == 1
+
+
+def test_a_profile_of_another_gpu_is_an_input_error(tmp_path):
+    bad = tmp_path / "bad.yaml"
+    text = (ROOT / "scenarios/gpt2-124m-crossover-h200.yaml").read_text("utf-8")
+    bad.write_text(text.replace("single-h200", "hgx-h100"))
+    for command in ("forecast", "compare", "sweep"):
+        done = run(command, str(bad), "--json")
+        assert done.returncode == 1
+        message = json.loads(done.stdout)["errors"][0]["message"]
+        assert "H200-SXM" in message
+        assert "H100-SXM" in message
