@@ -1,10 +1,11 @@
 """What each kind of work is worth over micro-batch sizes, as a table, a page block and a picture."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -13,7 +14,7 @@ from planner.report.units import seconds
 WIDTH, HEIGHT, LEFT, TOP, RIGHT = 780, 420, 64, 48, 170
 INK, GRID, SHADE = "#222222", "#d9d9d9", "#f3e9d2"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#a0522d", "#000000")
-BOUND = {"launch": "launches", "kernel": "kernels"}
+BOUND = {"launch": "launch", "kernel": "kernel"}
 
 
 def _cell(worth: Mapping[str, Any] | None) -> str:
@@ -35,18 +36,23 @@ def _turn(document: Mapping[str, Any]) -> str:
 
 
 def print_crossover(*, document: Mapping[str, Any], title: str, console: Console) -> None:
-    """One row a micro-batch: the step, who holds it, and the share that each kind of work saves."""
-    table = Table(show_edge=False, pad_edge=False)
-    names = [w["name"] for w in document["works"]]
-    for column in ("micro-batch", "step", "MFU", "held by", "GPU idles", "recompute", *names):
-        table.add_column(column, justify="left" if column in {"held by", "recompute"} else "right")
-    for p in document["points"]:
-        head = (f"{p['micro_batch_sequences']}", seconds(p["step_s"]))
-        if not p["fits"]:
-            table.add_row(*head, "does not fit")
-            continue
-        held = (f"{100 * p['mfu']:.0f} %", BOUND[p["cause"]], f"{100 * p['launch_frac']:.0f} %", p["recompute"])
-        table.add_row(*head, *held, *(_cell(p["worth"].get(name)) for name in names))
+    """One column a micro-batch: the step, who holds it, and below the share that each kind of work saves."""
+    points = document["points"]
+    table = Table(show_edge=False, pad_edge=False, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("micro-batch", no_wrap=True)
+    for p in points:
+        table.add_column(str(p["micro_batch_sequences"]), justify="right")
+
+    def row(name: str, cell: Callable[[Mapping[str, Any]], str], *, section: bool = False) -> None:
+        table.add_row(name, *(cell(p) if p["fits"] else "-" for p in points), end_section=section)
+
+    row("step", lambda p: seconds(p["step_s"]))
+    row("MFU", lambda p: f"{100 * p['mfu']:.0f} %")
+    row("held by", lambda p: BOUND[p["cause"]])
+    row("GPU idles", lambda p: f"{100 * p['launch_frac']:.0f} %")
+    row("recompute", lambda p: p["recompute"], section=True)
+    for work in document["works"]:
+        row(work["name"], lambda p, name=work["name"]: _cell(p["worth"].get(name)))  # type: ignore[misc]
     console.print(f"[bold]{title}[/bold], strategy {document['strategy']}: share of the step that each would save")
     console.print(table)
     console.print(_turn(document))
