@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.commands.shared import InputProblem, Json, emit, error
+from planner.commands.shared import InputProblem, Json, console, emit, error
 
 SHIPPED = Path(__file__).resolve().parents[2] / "scenarios" / "claims"
 CROSSOVERS = {
@@ -87,7 +87,6 @@ def _crossover() -> str:
 
 
 def _print(answers: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("claim", "verdict", "claimed", "found", "holds when")
@@ -98,4 +97,4 @@ def _print(answers: list[dict[str, Any]]) -> None:
         low, high = n["range"]
         when = ", ".join(a["conditions"]["holds_when"]) if a["verdict"] == "holds_when" else ""
         table.add_row(a["sentence"], a["verdict"], side + claimed, f"{low:.3g} to {high:.3g} {n['unit']}", when)
-    Console().print(table)
+    console().print(table)

@@ -6,6 +6,7 @@ from planner.commands.shared import (
     Json,
     ScenarioPath,
     check_engine,
+    console,
     emit,
     error,
     finish,
@@ -27,9 +28,7 @@ def compare(scenario: ScenarioPath, engine: Engine = "events", json_: Json = Fal
     if json_:
         emit(comparison.document)
     else:
-        from rich.console import Console
-
         from planner.report.text import print_comparison
 
-        print_comparison(comparison=comparison, title=loaded.name, console=Console())
+        print_comparison(comparison=comparison, title=loaded.name, console=console())
     finish(feasible=comparison.feasible, docs=comparison.document["strategies"], scenario=loaded)

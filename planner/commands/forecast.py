@@ -12,6 +12,7 @@ from planner.commands.shared import (
     Json,
     ScenarioPath,
     check_engine,
+    console,
     emit,
     error,
     finish,
@@ -58,9 +59,7 @@ def forecast(
     if json_:
         emit(docs[names[0]] if len(docs) == 1 else {"schema_version": 1, "strategies": docs})
     else:
-        from rich.console import Console
-
         from planner.report.text import print_documents
 
-        print_documents(docs=docs, title=loaded.name, console=Console())
+        print_documents(docs=docs, title=loaded.name, console=console())
     finish(feasible=any(f.resolved.fits for f in forecasts.values()), docs=docs, scenario=loaded)

@@ -12,6 +12,7 @@ from planner.commands.shared import (
     InputProblem,
     Json,
     ScenarioPath,
+    console,
     emit,
     error,
     load_resolved,
@@ -57,20 +58,19 @@ def roadmap(
 
 
 def _print(*, document: dict[str, Any] | Any, title: str) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(soft_wrap=True)
+    out = console(soft_wrap=True)
     limits = document["ceilings"]
     if not document["feasible"]:
-        console.print("does not fit, and no step makes it fit: more GPUs, heavier sharding or another layout is needed")
-    console.print(f"[bold]{title}[/bold], from strategy {document['strategy']}")
-    console.print(
+        out.print("does not fit, and no step makes it fit: more GPUs, heavier sharding or another layout is needed")
+    out.print(f"[bold]{title}[/bold], from strategy {document['strategy']}")
+    out.print(
         f"bottleneck: {document['bottleneck']}; ceilings: glue {limits['glue']:.1%}, "
         f"operator {limits['operator']:.1%}, parallel {limits['parallel']:.1%}; structural: only a pilot run tells"
     )
     if document["glue_first"]:
-        console.print("idle and exposed time exceed 15 %: glue and overlap first")
+        out.print("idle and exposed time exceed 15 %: glue and overlap first")
     table = Table("step", "side", "gain", "alone", "weeks", "P", "cost", "saves", "pays back", "confidence")
     for s in document["steps"]:
         alone = s["gain_alone_frac"]
@@ -86,19 +86,19 @@ def _print(*, document: dict[str, Any] | Any, title: str) -> None:
             s["payback_date"] or "never",
             s["confidence"],
         )
-    console.print(table)
+    out.print(table)
     fall, stop, switch, target = (document[k] for k in ("waterfall", "cutoff", "switch_when", "target"))
-    console.print(
+    out.print(
         f"all steps: {fall['before_s']:.4g} s to {fall['after_s']:.4g} s, {fall['speedup']:.2f}x; together they give "
         f"{fall['interaction_rest_frac']:+.1%} beside the product of single gains"
     )
-    console.print(
+    out.print(
         f"cut-off after step {stop['after_steps']}: next is {stop['next']}, gains ${stop['next_gain_usd']:,.0f} for "
         f"${stop['next_cost_usd']:,.0f}: {'stop' if stop['stop'] else 'go on'}"
     )
-    console.print(f"structural work: {switch['why']}")
+    out.print(f"structural work: {switch['why']}")
     if target["speedup"]:
         need = "structural work is needed" if target["structural_needed"] else "incremental work suffices"
-        console.print(
+        out.print(
             f"target {target['speedup']:g}x: incremental alone with probability {target['p_incremental']:.2f}; {need}"
         )

@@ -11,6 +11,7 @@ from planner.commands.shared import (
     INFEASIBLE,
     InputProblem,
     Json,
+    console,
     emit,
     error,
     issue_document,
@@ -55,11 +56,9 @@ def run(
     if json_:
         emit(document)
     else:
-        from rich.console import Console
-
         from planner.report.run import print_run
 
-        print_run(document=document, title=loaded.name, console=Console())
+        print_run(document=document, title=loaded.name, console=console())
     if not document["feasible"]:
         raise typer.Exit(INFEASIBLE)
     missed = document["goals"]["missed"]
@@ -87,11 +86,9 @@ def _follow(*, loaded: Any, name: str, log: Path, file: Path, replications: int,
     if json_:
         emit(document)
     else:
-        from rich.console import Console
-
         from planner.report.progress import print_progress
 
-        print_progress(document=document, title=loaded.name, console=Console())
+        print_progress(document=document, title=loaded.name, console=console())
     goals = document["goals"]
     chances = [goals[key] for key in ("p_late", "p_over_budget") if goals[key] is not None]
     if any(chance > 1 - goals["probability"] for chance in chances):

@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from planner.commands.shared import INFEASIBLE, INTERRUPTED, InputProblem, Json, ScenarioPath, emit, error, load
+from planner.commands.shared import (
+    INFEASIBLE,
+    INTERRUPTED,
+    InputProblem,
+    Json,
+    ScenarioPath,
+    console,
+    emit,
+    error,
+    load,
+)
 
 
 def search(
@@ -36,11 +46,9 @@ def search(
     if json_:
         emit(document)
     else:
-        from rich.console import Console
-
         from planner.report.search import print_search
 
-        print_search(document=document, title=loaded.name, console=Console())
+        print_search(document=document, title=loaded.name, console=console())
     if document["interrupted"]:
         raise typer.Exit(INTERRUPTED)
     if not document["best"]:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from planner.commands.shared import INFEASIBLE, InputProblem, Json, ScenarioPath, emit, error, load_resolved
+from planner.commands.shared import INFEASIBLE, InputProblem, Json, ScenarioPath, console, emit, error, load_resolved
 
 
 def sensitivity(
@@ -26,10 +26,8 @@ def sensitivity(
     if json_:
         emit(document)
     else:
-        from rich.console import Console
-
         from planner.report.sensitivity import print_sensitivity
 
-        print_sensitivity(document=document, title=loaded.name, console=Console())
+        print_sensitivity(document=document, title=loaded.name, console=console())
     if not document["feasible"]:
         raise typer.Exit(INFEASIBLE)

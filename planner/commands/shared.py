@@ -22,6 +22,9 @@ class InputProblem(Exception):
         self.errors = errors
 
 
+PIPE_COLUMNS = 120
+
+
 def error(*, code: str, message: str, file: str | None = None, nearest: list[str] | None = None) -> dict[str, Any]:
     """One entry of the error document of contract 1."""
     return {"code": code, "file": file, "line": None, "path": None, "message": message, "nearest": nearest or []}
@@ -74,6 +77,13 @@ def load_resolved(path: Path) -> Any:
         return resolve_auto(loaded)
     except ForecastError as problem:
         raise InputProblem([error(code="auto", message=str(problem), file=str(path))]) from problem
+
+
+def console(**options: Any) -> Any:
+    """Where text goes: as wide as the terminal, and wide enough for whole words where it is a file or a pipe."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, **options)
 
 
 def emit(document: Any) -> None:

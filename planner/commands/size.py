@@ -11,6 +11,7 @@ from planner.commands.shared import (
     InputProblem,
     Json,
     ScenarioPath,
+    console,
     emit,
     error,
     load,
@@ -41,11 +42,9 @@ def size(
     if json_:
         emit(document)
     else:
-        from rich.console import Console
-
         from planner.report.size import print_size
 
-        print_size(document=document, title=loaded.name, console=Console())
+        print_size(document=document, title=loaded.name, console=console())
     if not document["fits"]:
         raise typer.Exit(INFEASIBLE)
     if not document["feasible"]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.commands.shared import INFEASIBLE, InputProblem, Json, ScenarioPath, emit, error, load_resolved
+from planner.commands.shared import INFEASIBLE, InputProblem, Json, ScenarioPath, console, emit, error, load_resolved
 
 
 def sweep(
@@ -43,9 +43,7 @@ def sweep(
     if json_:
         emit(document)
     else:
-        from rich.console import Console
-
-        show(Console())
+        show(console())
     if not any(p["fits"] for p in document["points"]):
         raise typer.Exit(INFEASIBLE)
 

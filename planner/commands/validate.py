@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.commands.shared import Engine, InputProblem, Json, check_engine, emit, error
+from planner.commands.shared import Engine, InputProblem, Json, check_engine, console, emit, error
 
 
 def validate(
@@ -66,9 +66,7 @@ def validate(
     if json_:
         emit(document)
     else:
-        from rich.console import Console
-
-        print_accuracy(document=document, console=Console())
+        print_accuracy(document=document, console=console())
 
 
 def _check(page: Path) -> None:
