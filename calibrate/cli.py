@@ -37,12 +37,86 @@ def run(
     path: Annotated[Path, typer.Option("--out", help="Profile to write.")] = Path("profile.json"),
     quick: Annotated[bool, typer.Option(help="At most 2 minutes instead of 10.")] = False,
     seconds: Annotated[float | None, typer.Option(min=1.0, help="Another limit.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="A group of jobs; may be given again.")] = None,
+    resume: Annotated[bool, typer.Option(help="Keep what the file holds and measure the rest.")] = False,
 ) -> None:
     """Measure this machine (needs torch); the file is renewed as samples come in."""
     mode = "quick" if quick else "full"
     limit_s = seconds or (120.0 if quick else 600.0)
     command = [sys.executable, "-m", "calibrate.measure", "--out", str(path), "--mode", mode, "--seconds", str(limit_s)]
+    command += ["--only", *only] if only else []
+    command += ["--resume"] if resume else []
     raise typer.Exit(subprocess.run(command, check=False).returncode)  # noqa: S603
+
+
+@main.command()
+def step(
+    *,
+    kind: Annotated[str, typer.Option(help="gpt or llama.")] = "gpt",
+    layers: Annotated[int | None, typer.Option(min=1)] = None,
+    hidden: Annotated[int | None, typer.Option(min=1)] = None,
+    heads: Annotated[int | None, typer.Option(min=1)] = None,
+    kv_heads: Annotated[int | None, typer.Option(min=1, help="As heads by default.")] = None,
+    ffn: Annotated[int | None, typer.Option(min=1)] = None,
+    vocab: Annotated[int | None, typer.Option(min=1)] = None,
+    micro_batch: Annotated[int | None, typer.Option(min=1)] = None,
+    sequence: Annotated[int | None, typer.Option(min=1)] = None,
+    mode: Annotated[str, typer.Option(help="eager, regional or compile.")] = "eager",
+    precision: Annotated[str, typer.Option(help="amp or bf16.")] = "amp",
+    optimizer: Annotated[str, typer.Option(help="fused, foreach or loop.")] = "fused",
+    recompute: Annotated[bool, typer.Option(help="Every layer runs forward twice.")] = False,
+    profile: Annotated[str | None, typer.Option(help="Shipped name or path; that of this GPU by default.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time to measure for.")] = 1.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """A real training step on this machine beside its forecast, part by part (needs torch).
+
+    Open sizes are those of GPT-2 124M on a GPU, and small ones on a CPU.
+    """
+    given = {
+        "kind": kind, "layers": layers, "hidden": hidden, "heads": heads, "kv-heads": kv_heads, "ffn": ffn,
+        "vocab": vocab, "micro-batch": micro_batch, "sequence": sequence, "mode": mode, "precision": precision,
+        "optimizer": optimizer, "profile": profile, "seconds": seconds,
+    }  # fmt: skip
+    words = [w for k, v in given.items() if v is not None for w in (f"--{k}", str(v))] + ["--recompute"] * recompute
+    command = [sys.executable, "-m", "calibrate.measure.against", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise typer.Exit(1)
+    if as_json:
+        sys.stdout.write(done.stdout)
+        return
+    _print_step(json.loads(done.stdout))
+
+
+def _print_step(document: dict[str, Any]) -> None:
+    measured, forecast = document["measured"], document["forecast"] or {}
+    names = {"step_s": "step", "forward_backward_s": "forward and backward", "update_s": "update"}
+    table = Table("part", Column("measured", justify="right"), Column("forecast", justify="right"), "error")
+    for key, name in names.items():
+        error = document["error_pct"].get(key)
+        table.add_row(
+            name,
+            f"{measured[key] * 1e3:.4g} ms",
+            f"{forecast[key] * 1e3:.4g} ms" if key in forecast else "-",
+            "-" if error is None else f"{error:+.1f} %",
+        )
+    for key in ("device_s", "host_s", "launch_gap_s"):
+        if key in forecast:
+            table.add_row(key.removesuffix("_s").replace("_", " "), "-", f"{forecast[key] * 1e3:.4g} ms", "-")
+    if "peak_bytes" in measured:
+        peak = f"{forecast['peak_bytes'] / 1e9:.3g} GB" if forecast else "-"
+        error = document["error_pct"].get("peak_bytes")
+        table.add_row(
+            "peak", f"{measured['peak_bytes'] / 1e9:.3g} GB", peak, "-" if error is None else f"{error:+.1f} %"
+        )
+    if "compile_s" in measured:
+        table.add_row("compilation", f"{measured['compile_s']:.3g} s", "-", "-")
+    spread = (measured["step_p10_s"] * 1e3, measured["step_p90_s"] * 1e3)
+    out.print(f"{document['device']}, step P10-P90 {spread[0]:.4g}-{spread[1]:.4g} ms", highlight=False, markup=False)
+    out.print(table)
+    if document["why_no_forecast"]:
+        out.print(f"no forecast: {document['why_no_forecast']}", highlight=False, markup=False)
 
 
 @main.command()

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from calibrate.kernels import cross_entropy, rmsnorm, swiglu
+from calibrate.kernels import adamw, cross_entropy, pack, rmsnorm, rotary, swiglu
 from calibrate.measure.sampling import Sample, device_time, sample
 
 
@@ -89,6 +89,50 @@ def _cross_entropy(rows: int, vocab: int) -> list[Sample]:
     return _time("cross_entropy", shape, ways, cross_entropy.gate(rows=256, vocab=vocab, dtype=torch.bfloat16))
 
 
+def _rotary(tokens: int, heads: int, head_dim: int) -> list[Sample]:
+    _fresh()
+    x = torch.randn(1, tokens, heads, head_dim, device="cuda", dtype=torch.bfloat16)
+    cos, sin = rotary.angles(sequence=tokens, head_dim=head_dim)
+    ways = {
+        "eager": lambda: rotary.reference(x, cos, sin),
+        "compiled": torch.compile(lambda: rotary.reference(x, cos, sin)),
+        "triton": lambda: rotary.rotary(x, cos, sin),
+    }
+    shape = {"tokens": tokens, "heads": heads, "head_dim": head_dim, "bytes": 4 * x.numel()}
+    gate = rotary.gate(sequence=512, heads=heads, head_dim=head_dim, dtype=torch.bfloat16)
+    return _time("rotary", shape, ways, [gate])
+
+
+def _adamw(elements: int) -> list[Sample]:
+    """One flat parameter, so that the library's loop, foreach and fused forms differ by traffic alone."""
+    weight = torch.nn.Parameter(torch.randn(elements, device="cuda", dtype=torch.bfloat16))
+    weight.grad = torch.randn_like(weight)
+    moments = [torch.zeros(elements, device="cuda") for _ in range(2)]
+    settings: dict[str, Any] = {"lr": 1e-5, "betas": adamw.BETAS, "weight_decay": adamw.DECAY, "capturable": True}
+    library = torch.optim.AdamW([weight], fused=True, **settings)
+    loop = torch.optim.AdamW([weight], foreach=False, **settings)
+    ours = weight.detach().clone()
+    ways = {
+        "eager": loop.step,
+        "library": library.step,
+        "triton": lambda: adamw.adamw_(ours, weight.grad, *moments, rate=1e-5, step=10),  # type: ignore[arg-type]
+    }
+    shape = {"elements": elements, "bytes": (2 + 2 + 2 + 16) * elements}
+    return _time("adamw", shape, ways, list(adamw.gate(elements=100_000, dtype=torch.bfloat16)))
+
+
+def _pack(elements: int) -> list[Sample]:
+    _fresh()
+    x = torch.randn(elements, device="cuda", dtype=torch.bfloat16)
+    q, scales = pack.pack(x)
+    gates = list(pack.gate(elements=100_000, dtype=torch.bfloat16))
+    fast = torch.compile(pack.reference)
+    ways = {"eager": lambda: pack.reference(x), "compiled": lambda: fast(x), "triton": lambda: pack.pack(x)}
+    back = {"triton": lambda: pack.unpack(q, scales, dtype=torch.bfloat16)}
+    shape = {"elements": elements, "bytes": 3 * elements}
+    return _time("pack", shape, ways, gates) + _time("unpack", shape, back, gates)
+
+
 def glue_jobs() -> Iterator[tuple[str, str, Callable[[], list[Sample]]]]:
     """The jobs of the `glue` group."""
     for rows, width in ((16384, 4096), (32768, 4096)):  # working sets well beyond the cache
@@ -96,3 +140,6 @@ def glue_jobs() -> Iterator[tuple[str, str, Callable[[], list[Sample]]]]:
         yield "glue", f"swiglu {rows}x{2 * width}", partial(_swiglu, rows, 2 * width)
     for rows, vocab in ((4096, 50304), (4096, 50257), (4096, 128256)):
         yield "glue", f"cross entropy {rows}x{vocab}", partial(_cross_entropy, rows, vocab)
+    yield "glue", "rotary 16384x32x128", partial(_rotary, 16384, 32, 128)
+    yield "glue", "adamw 268M", partial(_adamw, 1 << 28)
+    yield "glue", "pack 268M", partial(_pack, 1 << 28)

@@ -30,6 +30,7 @@ GROUPS = (
     "hostlink",
     "allocator",
     "glue",
+    "tiles",
     "step",
 )
 # kind, hidden, heads, kv_heads, ffn
@@ -372,6 +373,14 @@ def _glue() -> Iterator[Job]:
     yield from glue_jobs()
 
 
+def _tiles() -> Iterator[Job]:
+    try:
+        from calibrate.measure.tiles import tile_jobs
+    except ImportError:
+        return
+    yield from tile_jobs()
+
+
 def _steps() -> Iterator[Job]:
     from calibrate.measure.step import step_samples
 
@@ -450,6 +459,7 @@ def full() -> Iterator[Job]:
         yield "compile", f"loss {tokens} {vocab}", job
     yield from _host_steps(modes=("regional", "compile"))
     yield from _glue()
+    yield from _tiles()
     yield from _steps()
     yield from _heads("compile")
 

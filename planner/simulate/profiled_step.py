@@ -126,6 +126,16 @@ def profiled_step(*, costs: ProfiledCosts, shape: StepShape, engine: str = "fast
     return _answer(parts=parts, times=times, clock=clock, host_s=host_s, result=result)
 
 
+def drained_s(*, costs: ProfiledCosts, shape: StepShape, clock_mhz: float) -> tuple[float, float]:
+    """Seconds of forward with backward, and of the update, where the host waits for the device between the two."""
+    parts = step_parts(costs=costs, shape=shape)
+    times = {k: costs.time(kernel=k, shape=shape) for part in parts for k in part.kernels}
+    last = [part for part in parts if part.name == "update"]
+    rest = [part for part in parts if part.name != "update"]
+    before, after = (kernel_fast(_operations(some, times, clock_mhz)).total_s for some in (rest, last))
+    return before, after
+
+
 def _answer(
     *, parts: Sequence[Part], times: dict[Kernel, KernelTime], clock: float, host_s: float, result: KernelResult
 ) -> ProfiledStep:
