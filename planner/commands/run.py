@@ -7,12 +7,18 @@ import typer
 from planner.commands.shared import (
     GOAL_MISSED,
     INFEASIBLE,
+    Address,
+    Backend,
+    Cores,
     InputProblem,
     Json,
+    Out,
     ScenarioPath,
     emit,
     error,
     load_resolved,
+    spreading,
+    where,
 )
 
 
@@ -21,19 +27,26 @@ def run(
     strategy: Annotated[str | None, typer.Option(help="One strategy; the last written one by default.")] = None,
     replications: Annotated[int, typer.Option(min=1, max=100_000, help="Simulated runs.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same answer.")] = 0,
+    backend: Backend = "local",
+    address: Address = None,
+    cores: Cores = None,
+    out: Out = None,
     json_: Json = False,
 ) -> None:
     """Simulate a strategy's whole run many times: finish dates, goodput, interruptions, wasted GPU-hours."""
     from planner.decide.run import run_document
     from planner.forecast import ForecastError
 
-    loaded = load_resolved(scenario)
+    workers = where(backend=backend, address=address, cores=cores, out=out)
+    with spreading(scenario):
+        loaded = load_resolved(scenario, on=workers)
     name = strategy or list(loaded.strategies)[-1]
     if name not in loaded.strategies:
         known = list(loaded.strategies)
         raise InputProblem([error(code="strategy", message=f"no strategy {name!r}", nearest=known)])
     try:
-        document = run_document(scenario=loaded, name=name, replications=replications, seed=seed)
+        with spreading(scenario):
+            document = run_document(scenario=loaded, name=name, replications=replications, seed=seed, where=workers)
     except ForecastError as problem:
         raise InputProblem([error(code="strategy", message=str(problem), file=str(scenario))]) from problem
     if json_:

@@ -12,10 +12,11 @@ from scipy.stats import spearmanr
 from planner import catalog
 from planner.catalog.software import software
 from planner.decide import search_answer
+from planner.decide.longest import longest_sequence
 from planner.decide.score import Scored, Scorer
 from planner.decide.score_memory import MemoryTables
 from planner.decide.search import candidate_at, refine, resolve_auto, search_machine, strategy_of, sweep_plans
-from planner.decide.search_answer import longest_sequence, search
+from planner.decide.search_answer import search
 from planner.decide.search_front import Front
 from planner.decide.space import axes_of, places
 from planner.forecast import ForecastError, forecast_strategy, step_on
@@ -139,7 +140,7 @@ def test_an_interruption_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> 
     def stop(self: Scorer, *args: Any, **kw: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls > 20:
+        if calls > 60:
             raise KeyboardInterrupt
         return plain(self, *args, **kw)
 
