@@ -10,7 +10,7 @@ from planner.decide.spread import Call, Outcome, SpreadError, Table, Where, Work
 
 CONNECT_S = 20.0
 # Longest wait for any result. joblib is not told by Dask of a task that was given up, so something must end the wait.
-PATIENCE_S = 900.0
+PATIENCE_S = 300.0
 # Ray's back end for joblib hands results over list by list: so many tasks for each of its cores at a time.
 TASKS_PER_CORE = 4
 
@@ -33,6 +33,8 @@ def on_cluster(
     jobs = [joblib.delayed(call)(__version__, function, key, args) for key, args in calls]
     enter = {"dask": _dask, "ray": _ray}[where.backend]
     with enter(where.address):
+        if joblib.effective_n_jobs(-1) == 1:
+            where.say("the cluster has one core, so joblib runs the tasks here\n")
         try:
             yield from (_streamed if where.backend == "dask" else _in_waves)(jobs)
         except (SpreadError, WorkersLost):
@@ -83,6 +85,12 @@ def _dask(address: str) -> Iterator[None]:
 
 def _check_workers(client: Any) -> None:
     """Workers without this version of planner are named before any work is sent to them."""
+    if not client.ncores():
+        try:
+            # A task that waits makes an adaptive cluster start a worker.
+            client.submit(abs, -1, pure=False).result(timeout=CONNECT_S)
+        except TimeoutError as problem:
+            raise SpreadError(f"no worker of the Dask cluster came within {CONNECT_S:.0f} s") from problem
     for worker, found in client.run(_version, on_error="return").items():
         if found != __version__:
             has = f"has no planner ({found})" if isinstance(found, Exception) else f"runs planner {found}"

@@ -25,7 +25,7 @@ Outcome = tuple[str, Table | Exception]
 
 BACKENDS = ("local", "dask", "ray")
 WORTH_S = 1.0  # work that takes less in all is done before other processes have started
-ATTEMPTS = 3  # pools that may lose a worker before a job is given up
+ATTEMPTS = 3  # losses of workers in a row, with nothing done in between, before a job is given up
 
 
 class SpreadError(Exception):
@@ -125,7 +125,8 @@ def spread(*, job: Job, where: Where = ONE_CORE) -> dict[str, Table]:
     except KeyboardInterrupt:
         raise Stopped(done, _kept(where=where, done=len(done), total=len(job.tasks))) from None
     except SpreadError as problem:
-        raise SpreadError(f"{problem}; {_kept(where=where, done=len(done), total=len(job.tasks))}") from problem
+        kept = f"; {_kept(where=where, done=len(done), total=len(job.tasks))}" if done else ""
+        raise SpreadError(f"{problem}{kept}") from problem
     if calls:
         where.say("\n")
     return {key: done[key] for key in job.tasks}
@@ -139,20 +140,20 @@ def _kept(*, where: Where, done: int, total: int) -> str:
 
 def _results(*, job: Job, calls: Sequence[Call], where: Where) -> Generator[tuple[str, Table], None, None]:
     """Tables as they come; tasks of lost workers are done again."""
-    left = dict(calls)
-    for attempt in range(ATTEMPTS):
-        if not left:
-            return
+    left, losses = dict(calls), 0
+    while left:
         try:
             with closing(_outcomes(job=job, calls=list(left.items()), where=where)) as outcomes:
                 for key, outcome in outcomes:
                     if isinstance(outcome, Exception):
                         raise outcome
                     del left[key]
+                    losses = 0
                     yield key, outcome
         except WorkersLost as loss:
-            if attempt == ATTEMPTS - 1:
-                raise SpreadError(f"workers were lost {ATTEMPTS} times: {loss}") from loss
+            losses += 1
+            if losses == ATTEMPTS:
+                raise SpreadError(f"workers were lost {ATTEMPTS} times and nothing was done: {loss}") from loss
             where.say(f"\na worker was lost ({loss}); its tasks are done again\n")
 
 

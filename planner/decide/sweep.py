@@ -36,7 +36,7 @@ KINDS = {
     "tokens_per_s": "float",
     **{f"{k}_s": "float" for k in CAUSES},
 }
-SIZE_S, PASS_S = 0.02, 6e-6
+SIZE_S, PASS_S = 0.02, 2.5e-6
 
 
 @dataclass(frozen=True, slots=True)
