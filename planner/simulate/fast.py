@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.simulate.plan import StepPlan, StepResult, block_runs
-from planner.simulate.schedules import Kind, Task, downstream, last_gradient_tasks, order, upstream
+from planner.simulate.schedules import Kind, downstream, last_gradient_tasks, order, upstream
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -38,7 +38,7 @@ class _Graph:
 
 
 class _Links:
-    """Who reads and who waits, by group: a group is the tasks of one kind, stage and chunk, `(kind p + stage) v + chunk`.
+    """Who waits and who sends, by group: the tasks of one kind, stage and chunk, numbered `(kind p + stage) v + chunk`.
 
     Attributes:
         needs: [group] the group whose task of the same micro-batch a task waits for, -1 for none.
