@@ -1,8 +1,10 @@
 """Tasks on a running Dask or Ray cluster through joblib's back ends."""
 
+import socket
+import sys
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stdout
 from typing import Any
 
 from planner import __version__
@@ -32,7 +34,8 @@ def on_cluster(
         raise _missing(where.backend) from problem
     jobs = [joblib.delayed(call)(__version__, function, key, args) for key, args in calls]
     enter = {"dask": _dask, "ray": _ray}[where.backend]
-    with enter(where.address):
+    # Ray tells of dead workers on stdout, which belongs to the answer.
+    with redirect_stdout(sys.stderr), enter(where.address):
         if joblib.effective_n_jobs(-1) == 1:
             where.say("the cluster has one core, so joblib runs the tasks here\n")
         try:
@@ -110,6 +113,7 @@ def _ray(address: str) -> Iterator[None]:
     except ImportError as problem:
         raise _missing("ray") from problem
     try:
+        _knock(address.removeprefix("ray://"))
         ray.init(address=address, ignore_reinit_error=True, log_to_driver=False, logging_level="error")
     except (ConnectionError, OSError, ValueError, RuntimeError) as problem:
         raise SpreadError(f"no Ray cluster answers at {address}: {problem}") from problem
@@ -119,6 +123,17 @@ def _ray(address: str) -> Iterator[None]:
             yield
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Ray itself asks an address where nobody is for minutes.
+
+    Raises:
+        OSError: nobody answers.
+    """
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
 
 
 def _missing(backend: str) -> SpreadError:

@@ -8,11 +8,11 @@ the same answer whatever the cores, the back end, or how often it was interrupte
 import hashlib
 import os
 import signal
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,21 @@ class Job:
 
 def fingerprint(*inputs: Any) -> str:
     """Twelve hex digits over frozen dataclasses and plain values: equal inputs, equal digits."""
-    return hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]
+    return hashlib.sha256(_written(inputs).encode()).hexdigest()[:12]
+
+
+def _written(value: Any) -> str:
+    """As `repr`, with the members of sets and the keys of mappings in order: theirs changes between processes."""
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = [f"{f.name}={_written(getattr(value, f.name))}" for f in fields(value)]
+        return f"{type(value).__name__}({','.join(parts)})"
+    if isinstance(value, Mapping):
+        return f"{{{','.join(sorted(f'{_written(k)}:{_written(v)}' for k, v in value.items()))}}}"
+    if isinstance(value, Set):
+        return f"{{{','.join(sorted(map(_written, value)))}}}"
+    if isinstance(value, list | tuple):
+        return f"({','.join(map(_written, value))})"
+    return repr(value)
 
 
 def spread(*, job: Job, where: Where = ONE_CORE) -> dict[str, Table]:
