@@ -53,9 +53,11 @@ def longest_sequence(*, scenario: Scenario, precision: str | None = None, where:
                 best = between
                 break
     except KeyboardInterrupt:
+        if not sweeps:
+            raise
         interrupted = True
         best = max((n for n, s in sweeps.items() if s.best), default=None)
-    at = best or start
+    at = best or min(sweeps)
     sweep = replace(sweeps[at], interrupted=interrupted)
     fitting = {n: s for n, s in sorted(sweeps.items()) if s.best}
     return answer_of(scenario=_at(scenario, at), sweep=sweep, where=where) | {

@@ -338,6 +338,8 @@ def resolve_auto(scenario: Scenario, *, where: Where = ONE_CORE) -> Scenario:
         return scenario
     where = replace(where, out=None)
     sweep = sweep_plans(scenario=scenario, precision="bf16", where=where)
+    if sweep.interrupted:
+        raise KeyboardInterrupt
     refined = refine(scenario=scenario, sweep=sweep, count=6, where=where)
     if not refined:
         raise ForecastError(f"`auto`: none of {sweep.axes.plans} plans fits memory on {scenario.gpus} GPUs")

@@ -16,6 +16,7 @@ from planner.decide.spread import SpreadError, Table
 
 ENDINGS = (".parquet", ".jsonl")
 TASK = "task"
+JOB = "_job.json"  # readers of a folder of Parquet files pass over names with an underscore
 
 
 class Store:
@@ -45,7 +46,7 @@ class Store:
         try:
             self._check_identity()
             self.parts.mkdir(parents=True, exist_ok=True)
-            self._replace(self.parts / "job.json", lambda path: path.write_text(self.identity + "\n", "utf-8"))
+            self._replace(self.parts / JOB, lambda path: path.write_text(self.identity + "\n", "utf-8"))
         except OSError as problem:
             raise SpreadError(f"cannot write {path}: {problem.strerror}") from problem
 
@@ -53,8 +54,8 @@ class Store:
         found = []
         if self.path.is_file():
             found.append((self.path, self.format.identity_of(self.path)))
-        if (self.parts / "job.json").is_file():
-            found.append((self.parts, (self.parts / "job.json").read_text("utf-8").strip()))
+        if (self.parts / JOB).is_file():
+            found.append((self.parts, (self.parts / JOB).read_text("utf-8").strip()))
         for place, identity in found:
             if identity != self.identity:
                 raise SpreadError(

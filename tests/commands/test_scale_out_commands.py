@@ -24,7 +24,7 @@ model: llama3-8b
 cluster: {node: hgx-h100, nodes: 32}
 training: {tokens: 1.0e10, sequence_length: 8192, global_batch_sequences: 512}
 strategies: {written: {tp: 2, micro_batch_sequences: 1, zero_stage: 1}}
-run: {failures_per_1000_node_days: 6000, rate_sigma: 0.8}
+run: {failures_per_1000_node_days: 2500, rate_sigma: 0.8}
 """
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from planner.decide.run import simulate_chunks
 from planner.decide.search import search_machine, sweep_plans
@@ -87,6 +88,8 @@ def test_an_interruption_keeps_what_is_done_and_the_next_call_does_the_rest(tmp_
     with pytest.raises(Stopped, match="3 of 6 tasks are kept") as stop:
         spread(job=job(log=log, function=stops), where=where)
     assert list(stop.value.done) == ["k0", "k1", "k2"]
+    if ending == "parquet":
+        assert parquet.read_table(f"{where.out}.parts")["x"].to_pylist() == [0, 1, 1, 2, 2, 3]
     (tmp_path / "again").touch()
     resumed = spread(job=job(log=log, function=stops), where=where)
     assert log.read_text().split() == ["0", "1", "2", "3", "4", "5"]
