@@ -50,8 +50,8 @@ def test_two_cores_against_one() -> None:
         one, two = (min(seconds_of(lambda w=work, n=n: w(Where(cores=n))) for _ in range(2)) for n in (1, 2))
         given.append(cores_given())
         print(
-            f"{name}: {one:.2f} s on one core, {two:.2f} s on two, {one / two:.2f} times as fast; two processes of pure "
-            f"arithmetic got {given[0]:.1f} cores before and {given[1]:.1f} after"
+            f"{name}: {one:.2f} s on one core, {two:.2f} s on two, {one / two:.2f} times as fast; two processes of "
+            f"pure arithmetic got {given[0]:.1f} cores before and {given[1]:.1f} after"
         )
         assert two < 2 * one  # other work on the second core costs all of the gain
 

@@ -34,6 +34,7 @@ def pids(running: Any) -> set[int]:
 
 
 def test_a_worker_killed_in_the_middle_loses_nothing(dask_cluster, tmp_path):
+    pytest.importorskip("pyarrow")
     before = pids(dask_cluster)
     told: list[str] = []
 
@@ -94,6 +95,7 @@ def test_an_address_where_nobody_is(backend, text, monkeypatch):
 
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """A module `ray` whose back end for joblib is one of threads; returns what was asked of it."""
+    pytest.importorskip("joblib")
     from joblib import register_parallel_backend
     from joblib._parallel_backends import ThreadingBackend
 
