@@ -97,7 +97,7 @@ def where(*, backend: str, address: str | None, cores: int | None, out: Path | N
 
 def say(text: str) -> None:
     """Progress and remarks on stderr; lines that overwrite themselves only where somebody looks."""
-    if sys.stderr.isatty() or "\r" not in text:
+    if sys.stderr.isatty() or (text.strip() and "\r" not in text):
         sys.stderr.write(text)
         sys.stderr.flush()
 
