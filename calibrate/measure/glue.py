@@ -106,7 +106,8 @@ def _rotary(tokens: int, heads: int, head_dim: int) -> list[Sample]:
 def _adamw(elements: int) -> list[Sample]:
     """One flat parameter, so that the library's loop, foreach and fused forms differ by traffic alone."""
     weight = torch.nn.Parameter(torch.randn(elements, device="cuda", dtype=torch.bfloat16))
-    weight.grad = torch.randn_like(weight)
+    grad = torch.randn_like(weight)
+    weight.grad = grad
     moments = [torch.zeros(elements, device="cuda") for _ in range(2)]
     settings: dict[str, Any] = {"lr": 1e-5, "betas": adamw.BETAS, "weight_decay": adamw.DECAY, "capturable": True}
     library = torch.optim.AdamW([weight], fused=True, **settings)
@@ -115,7 +116,7 @@ def _adamw(elements: int) -> list[Sample]:
     ways = {
         "eager": loop.step,
         "library": library.step,
-        "triton": lambda: adamw.adamw_(ours, weight.grad, *moments, rate=1e-5, step=10),  # type: ignore[arg-type]
+        "triton": lambda: adamw.adamw_(ours, grad, *moments, rate=1e-5, step=10),
     }
     shape = {"elements": elements, "bytes": (2 + 2 + 2 + 16) * elements}
     return _time("adamw", shape, ways, list(adamw.gate(elements=100_000, dtype=torch.bfloat16)))

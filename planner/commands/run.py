@@ -9,13 +9,19 @@ import typer
 from planner.commands.shared import (
     GOAL_MISSED,
     INFEASIBLE,
+    Address,
+    Backend,
+    Cores,
     InputProblem,
     Json,
+    Out,
     console,
     emit,
     error,
     issue_document,
     load_resolved,
+    spreading,
+    where,
 )
 
 
@@ -28,6 +34,10 @@ def run(
         Path | None, typer.Option("--from", help="CSV log of the run that is going: plan against actual, new end.")
     ] = None,
     from_template: Annotated[bool, typer.Option("--from-template", help="Print such a log to fill in.")] = False,
+    backend: Backend = "local",
+    address: Address = None,
+    cores: Cores = None,
+    out: Out = None,
     json_: Json = False,
 ) -> None:
     """Simulate a strategy's whole run many times: finish dates, goodput, interruptions, wasted GPU-hours."""
@@ -41,16 +51,28 @@ def run(
     from planner.decide.run import run_document
     from planner.forecast import ForecastError
 
-    loaded = load_resolved(scenario)
+    workers = where(backend=backend, address=address, cores=cores, out=out)
+    with spreading(scenario):
+        loaded = load_resolved(scenario, on=workers)
     name = strategy or list(loaded.strategies)[-1]
     if name not in loaded.strategies:
         known = list(loaded.strategies)
         raise InputProblem([error(code="strategy", message=f"no strategy {name!r}", nearest=known)])
     if from_ is not None:
-        _follow(loaded=loaded, name=name, log=from_, file=scenario, replications=replications, seed=seed, json_=json_)
+        _follow(
+            loaded=loaded,
+            name=name,
+            log=from_,
+            file=scenario,
+            replications=replications,
+            seed=seed,
+            json_=json_,
+            workers=workers,
+        )
         return
     try:
-        document = run_document(scenario=loaded, name=name, replications=replications, seed=seed)
+        with spreading(scenario):
+            document = run_document(scenario=loaded, name=name, replications=replications, seed=seed, where=workers)
     except ForecastError as problem:
         raise InputProblem([error(code="strategy", message=str(problem), file=str(scenario))]) from problem
     if json_:
@@ -68,14 +90,18 @@ def run(
         raise typer.Exit(GOAL_MISSED)
 
 
-def _follow(*, loaded: Any, name: str, log: Path, file: Path, replications: int, seed: int, json_: bool) -> None:
+def _follow(
+    *, loaded: Any, name: str, log: Path, file: Path, replications: int, seed: int, json_: bool, workers: Any
+) -> None:
     """Plan against actual of a run that is going."""
     from planner.decide.progress import progress_document
     from planner.forecast import ForecastError
     from planner.profile.progress_log import ProgressError
 
     try:
-        document = progress_document(scenario=loaded, name=name, log=log, replications=replications, seed=seed)
+        document = progress_document(
+            scenario=loaded, name=name, log=log, replications=replications, seed=seed, where=workers
+        )
     except ForecastError as problem:
         raise InputProblem([error(code="strategy", message=str(problem), file=str(file))]) from problem
     except ProgressError as problem:

@@ -1,6 +1,5 @@
 """`planner search`."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -8,13 +7,19 @@ import typer
 from planner.commands.shared import (
     INFEASIBLE,
     INTERRUPTED,
+    Address,
+    Backend,
+    Cores,
     InputProblem,
     Json,
+    Out,
     ScenarioPath,
     console,
     emit,
     error,
     load,
+    spreading,
+    where,
 )
 
 
@@ -24,25 +29,28 @@ def search(
         str | None, typer.Option(help="dtype of the products; without it bf16, fp16 and fp8 are tried.")
     ] = None,
     maximise: Annotated[str, typer.Option(help="speed, or sequence_length: the longest sequence that fits.")] = "speed",
+    backend: Backend = "local",
+    address: Address = None,
+    cores: Cores = None,
+    out: Out = None,
     json_: Json = False,
 ) -> None:
     """Find the fastest plans that fit memory, and why they win."""
-    from planner.decide.search_answer import longest_sequence, say_progress
+    from planner.decide.longest import longest_sequence
     from planner.decide.search_answer import search as search_plans
     from planner.forecast import ForecastError
 
+    workers = where(backend=backend, address=address, cores=cores, out=out)
     loaded = load(scenario)
     if maximise not in {"speed", "sequence_length"}:
         known = ["speed", "sequence_length"]
         raise InputProblem([error(code="usage", message=f"unknown --maximise {maximise!r}", nearest=known)])
     try:
-        if maximise == "sequence_length":
-            document = longest_sequence(scenario=loaded, precision=precision, progress=say_progress)
-        else:
-            document = search_plans(scenario=loaded, precision=precision, progress=say_progress)
+        with spreading(scenario):
+            answer = longest_sequence if maximise == "sequence_length" else search_plans
+            document = answer(scenario=loaded, precision=precision, where=workers)
     except ForecastError as problem:
         raise InputProblem([error(code="search", message=str(problem), file=str(scenario))]) from problem
-    sys.stderr.write("\n")
     if json_:
         emit(document)
     else:

@@ -2,15 +2,27 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from planner.decide.spread import Where
 
 OK, INPUT_ERROR, INFEASIBLE, GOAL_MISSED, CRASH, INTERRUPTED = 0, 1, 2, 3, 70, 130
 
 ScenarioPath = Annotated[Path, typer.Argument(help="Scenario YAML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document.")]
+Backend = Annotated[str, typer.Option(help="local (cores of this machine), or a running dask or ray cluster.")]
+Address = Annotated[str | None, typer.Option(help="Scheduler of the cluster: tcp://HOST:8786 of Dask, auto of Ray.")]
+Cores = Annotated[int | None, typer.Option(min=1, help="Cores of this machine to use; all by default.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Keep results in this .parquet or .jsonl file; the same call does only what it lacks."),
+]
 Engine = Annotated[str, typer.Option(help="events (SimPy) or fast (recurrence); the same plan.")]
 
 
@@ -65,8 +77,8 @@ def _check_profile(*, scenario: Any, path: Path) -> None:
         raise InputProblem([found | {"path": "cluster.profile"}]) from problem
 
 
-def load_resolved(path: Path) -> Any:
-    """The scenario of a file with every `auto` strategy replaced by its best plan."""
+def load_resolved(path: Path, *, on: "Where | None" = None) -> Any:
+    """The scenario of a file with every `auto` strategy replaced by its best plan, searched for on some workers."""
     from planner.decide.search import resolve_auto
     from planner.forecast import ForecastError
 
@@ -74,7 +86,7 @@ def load_resolved(path: Path) -> Any:
     if not any(isinstance(s, str) for s in loaded.strategies.values()):
         return loaded
     try:
-        return resolve_auto(loaded)
+        return resolve_auto(loaded) if on is None else resolve_auto(loaded, where=on)
     except ForecastError as problem:
         raise InputProblem([error(code="auto", message=str(problem), file=str(path))]) from problem
 
@@ -84,6 +96,43 @@ def console(**options: Any) -> Any:
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, **options)
+
+
+def where(*, backend: str, address: str | None, cores: int | None, out: Path | None) -> "Where":
+    """Where the tasks of a command run and where their results go."""
+    from planner.decide.spread import BACKENDS, Where
+
+    if backend not in BACKENDS:
+        known = list(BACKENDS)
+        raise InputProblem([error(code="usage", message=f"unknown --backend {backend!r}", nearest=known)])
+    if (backend == "local") != (address is None):
+        text = "--address is of a cluster: say --backend dask or ray" if address else f"--backend {backend} needs the"
+        text += "" if address else " --address of a running cluster"
+        raise InputProblem([error(code="usage", message=text)])
+    if backend != "local" and cores is not None:
+        raise InputProblem([error(code="usage", message="--cores is of this machine; a cluster brings its own")])
+    return Where(backend=backend, address=address, cores=cores, out=out, say=say)
+
+
+def say(text: str) -> None:
+    """Progress and remarks on stderr; lines that overwrite themselves only where somebody looks."""
+    if sys.stderr.isatty() or (text.strip() and "\r" not in text):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+@contextmanager
+def spreading(path: Path) -> Iterator[None]:
+    """Turns what can go wrong with workers and files of results into an input error or an interruption."""
+    from planner.decide.spread import SpreadError, Stopped
+
+    try:
+        yield
+    except SpreadError as problem:
+        raise InputProblem([error(code="spread", message=str(problem), file=str(path))]) from problem
+    except Stopped as stop:
+        sys.stderr.write(f"\ninterrupted: {stop.kept}\n")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def emit(document: Any) -> None:

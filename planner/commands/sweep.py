@@ -8,7 +8,22 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.commands.shared import INFEASIBLE, InputProblem, Json, ScenarioPath, console, emit, error, load_resolved
+from planner.commands.shared import (
+    INFEASIBLE,
+    Address,
+    Backend,
+    Cores,
+    InputProblem,
+    Json,
+    Out,
+    ScenarioPath,
+    console,
+    emit,
+    error,
+    load_resolved,
+    spreading,
+    where,
+)
 
 
 def sweep(
@@ -21,18 +36,25 @@ def sweep(
         str | None, typer.Option(help="One strategy; by default the last written, over micro-batches the first.")
     ] = None,
     picture: Annotated[Path | None, typer.Option(help="Write the curves (.svg or .html).")] = None,
+    backend: Backend = "local",
+    address: Address = None,
+    cores: Cores = None,
+    out: Out = None,
     json_: Json = False,
 ) -> None:
     """Scale one strategy over cluster sizes, or over micro-batches: who holds the step, and what each work is worth."""
     from planner.forecast import ForecastError
 
     first, last = _span("--gpus", gpus) if micro_batch is None else _span("--micro-batch", micro_batch)
-    loaded = load_resolved(scenario)
+    workers = where(backend=backend, address=address, cores=cores, out=out)
+    with spreading(scenario):
+        loaded = load_resolved(scenario, on=workers)
     names = list(loaded.strategies)
     name = strategy or names[-1 if micro_batch is None else 0]
     run = _over_gpus if micro_batch is None else _over_micro_batches
     try:
-        document, svg, show = run(loaded, name, first, last)
+        with spreading(scenario):
+            document, svg, show = run(loaded, name, first, last, workers)
     except ForecastError as problem:
         raise InputProblem([error(code="strategy", message=str(problem), file=str(scenario))]) from problem
     if picture is not None:
@@ -60,13 +82,13 @@ def _span(option: str, text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _over_gpus(scenario: Any, name: str, first: int, last: int) -> Answer:
+def _over_gpus(scenario: Any, name: str, first: int, last: int, workers: Any) -> Answer:
     from planner import catalog
     from planner.decide.sweep import sizes, sweep_document
     from planner.report.sweep import print_sweep, sweep_svg
 
     span = sizes(first=first, last=last, per_node=catalog.node(scenario.cluster.node).gpus_per_node)
-    document, title = sweep_document(scenario=scenario, name=name, gpus=span), scenario.name
+    document, title = sweep_document(scenario=scenario, name=name, gpus=span, where=workers), scenario.name
     return (
         document,
         lambda: sweep_svg(document=document, title=title),
@@ -74,7 +96,7 @@ def _over_gpus(scenario: Any, name: str, first: int, last: int) -> Answer:
     )
 
 
-def _over_micro_batches(scenario: Any, name: str, first: int, last: int) -> Answer:
+def _over_micro_batches(scenario: Any, name: str, first: int, last: int, _workers: Any) -> Answer:
     from planner.decide.crossover import crossover_document, doublings
     from planner.report.crossover import crossover_svg, print_crossover
 

@@ -18,6 +18,7 @@ from planner.decide.progress_compare import Z80, comparison, refit_document
 from planner.decide.progress_gaps import what_is_not_told
 from planner.decide.progress_rows import is_runs_table, step_ratios
 from planner.decide.run import DAY_S, simulate_chunks, summary
+from planner.decide.spread import ONE_CORE, Where
 from planner.profile.progress_log import UNEXPECTED, read_progress
 from planner.scenario import Scenario
 from planner.simulate.run.refit import (
@@ -79,7 +80,7 @@ class Rest:
 
 
 def simulate_rest(
-    *, planned: Planned, actual: Actual, refit: Refit, replications: int, seed: int, cores: int | None = None
+    *, planned: Planned, actual: Actual, refit: Refit, replications: int, seed: int, where: Where = ONE_CORE
 ) -> Rest:
     """The run that is left, many times; recovery is drawn by strata, the step and the price by replication."""
     done_s = min(planned.plan.work_s, max(0.0, actual.steps * planned.step_s))
@@ -101,7 +102,7 @@ def simulate_rest(
             recovery=refit.recovery.posterior[1] * math.exp(spread * NormalDist().inv_cdf((i + 0.5) / parts)),
         )
         share = replications // parts + (i < replications % parts)
-        chunks += simulate_chunks(plan=plan, replications=share, seed=child, cores=cores)
+        chunks += simulate_chunks(plan=plan, replications=share, seed=child, where=where)
     rng = np.random.default_rng([seed, 11])
     elapsed = np.concatenate([c.elapsed_s for c in chunks])
     factor = np.exp(refit.step.sigma * rng.standard_normal(elapsed.size))
@@ -115,7 +116,7 @@ def simulate_rest(
 
 
 def progress_document(
-    *, scenario: Scenario, name: str, log: Path, replications: int = 1000, seed: int = 0, cores: int | None = None
+    *, scenario: Scenario, name: str, log: Path, replications: int = 1000, seed: int = 0, where: Where = ONE_CORE
 ) -> dict[str, Any]:
     """Answer `run` of contract 4 for a run that is going, with plan against actual, refit and the new end.
 
@@ -125,7 +126,7 @@ def progress_document(
         log: CSV of the run so far (`planner.profile.progress_log`).
         replications: how many rests of the run are simulated.
         seed: the same seed gives the same answer.
-        cores: processes; None = all.
+        where: the workers of the replications.
 
     Raises:
         ForecastError: the strategy cannot be forecast.
@@ -135,7 +136,7 @@ def progress_document(
     planned = planned_run(scenario=scenario, name=name)
     actual = read_actual(scenario=scenario, planned=planned, log=log)
     refit = refit_of(actual=actual, planned=planned)
-    rest = simulate_rest(planned=planned, actual=actual, refit=refit, replications=replications, seed=seed, cores=cores)
+    rest = simulate_rest(planned=planned, actual=actual, refit=refit, replications=replications, seed=seed, where=where)
     document = planned.forecast.document
     tokens_per_step = scenario.training.tokens / planned.steps
     spent = actual.cost_usd

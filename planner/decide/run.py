@@ -1,8 +1,7 @@
 """Many replications of a strategy's run: the fan of finish dates, losses, interruptions and wasted hours."""
 
-import os
+import math
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -11,36 +10,76 @@ from numpy.typing import NDArray
 
 from planner import SCHEMA_VERSION
 from planner.decide.goals import misses
+from planner.decide.spread import ONE_CORE, Job, Table, Where, fingerprint, spread
 from planner.forecast import Forecast, forecast_strategy
 from planner.scenario import Scenario, Strategy
-from planner.simulate.run.fleet import BINS, RunSamples, simulate_runs
+from planner.simulate.run.fleet import BINS, RATE_Z, RunSamples, simulate_runs
 from planner.simulate.run.plan import COUNTED, LOSSES, RunPlan
 from planner.simulate.run.setup import run_plan
 
 DAY_S = 86_400.0
-# Replications of one generator; fixed, so that the answer does not depend on the number of cores.
-CHUNK = 500
+# Replications of one generator: fewer are not much quicker (a chunk is as long as its unluckiest run), more leave cores
+# idle. The cut depends on the replications alone, so the answer does not depend on the number of cores.
+CHUNK, LARGEST_CHUNK, CHUNKS = 500, 4000, 8
+# Seconds of a chunk for each failure of its unluckiest run, roughly.
+FAILURE_S = 1e-3
 QUANTILES = (0.1, 0.5, 0.9)
+COLUMNS = ("elapsed_s", "productive_s", "node_s", "on_demand_s", "finished")
+KINDS = {
+    **dict.fromkeys(COLUMNS, "float"),
+    "finished": "bool",
+    **{f"loss_{c}_s": "float" for c in LOSSES},
+    **{f"count_{c}": "float" for c in COUNTED},
+    "bin_s": "float",
+    "utilization": "floats",
+}
 
 
-def simulate_chunks(*, plan: RunPlan, replications: int, seed: int, cores: int | None = None) -> list[RunSamples]:
-    """`simulate_runs` in chunks of CHUNK replications over processes; the same answer on any number of cores."""
-    sizes = [min(CHUNK, replications - i) for i in range(0, replications, CHUNK)]
+def simulate_chunks(*, plan: RunPlan, replications: int, seed: int, where: Where = ONE_CORE) -> list[RunSamples]:
+    """`simulate_runs` in chunks; the same answer wherever they run.
+
+    Raises:
+        SpreadError: the workers or the file of `where` cannot be used.
+    """
+    size = min(LARGEST_CHUNK, max(CHUNK, math.ceil(replications / CHUNKS)))
+    sizes = [min(size, replications - i) for i in range(0, replications, size)]
     seeds = [int(s.generate_state(1)[0]) for s in np.random.SeedSequence(seed).spawn(len(sizes))]
-    workers = min(len(sizes), cores or os.cpu_count() or 1)
-    # A short run is through before a second process has started.
-    if workers == 1 or plan.failures_per_s * plan.work_s * replications < 2e4:
-        return [_one(plan, n, s) for n, s in zip(sizes, seeds, strict=True)]
-    with ProcessPoolExecutor(workers) as pool:
-        return list(pool.map(_one, [plan] * len(sizes), sizes, seeds))
+    unluckiest = plan.failures_per_s * plan.work_s * math.exp(RATE_Z * max(plan.node_sigma, plan.job_sigma))
+    job = Job(
+        function=_replications,
+        tasks={f"{i:04d}": (plan, n, s) for i, (n, s) in enumerate(zip(sizes, seeds, strict=True))},
+        kinds=KINDS,
+        identity={"job": "run", "replications": replications, "seed": seed, "inputs": fingerprint(plan)},
+        expected_s=len(sizes) * FAILURE_S * unluckiest,
+    )
+    return [_samples(table) for table in spread(job=job, where=where).values()]
 
 
-def _one(plan: RunPlan, replications: int, seed: int) -> RunSamples:
-    return simulate_runs(plan=plan, replications=replications, seed=seed)
+def _replications(plan: RunPlan, replications: int, seed: int) -> Table:
+    """A chunk as rows; what is of the whole chunk stands in its first row."""
+    found = simulate_runs(plan=plan, replications=replications, seed=seed)
+    rest = [None] * (replications - 1)
+    return {
+        **{c: getattr(found, c) for c in COLUMNS},
+        **{f"loss_{c}_s": found.losses_s[:, i] for i, c in enumerate(LOSSES)},
+        **{f"count_{c}": found.counts[:, i] for i, c in enumerate(COUNTED)},
+        "bin_s": [found.bin_s, *rest],
+        "utilization": [found.utilization.tolist(), *rest],
+    }
+
+
+def _samples(table: Table) -> RunSamples:
+    return RunSamples(
+        **{c: np.asarray(table[c]) for c in COLUMNS},
+        losses_s=np.stack([table[f"loss_{c}_s"] for c in LOSSES], axis=1),
+        counts=np.stack([table[f"count_{c}"] for c in COUNTED], axis=1),
+        bin_s=table["bin_s"][0],
+        utilization=np.asarray(table["utilization"][0]),
+    )
 
 
 def run_document(
-    *, scenario: Scenario, name: str, replications: int = 1000, seed: int = 0, cores: int | None = None
+    *, scenario: Scenario, name: str, replications: int = 1000, seed: int = 0, where: Where = ONE_CORE
 ) -> dict[str, Any]:
     """Answer `run` of contract 4.
 
@@ -49,16 +88,17 @@ def run_document(
         name: the strategy.
         replications: how many runs.
         seed: the same seed gives the same answer.
-        cores: processes; None = all.
+        where: on which workers, into which file.
 
     Raises:
         ForecastError: the strategy cannot be forecast.
+        SpreadError: the workers or the file of `where` cannot be used.
     """
     forecast = forecast_strategy(scenario=scenario, name=name)
     if not forecast.document["feasible"]:
         return {"schema_version": SCHEMA_VERSION, "name": name, "feasible": False, "memory": forecast.document}
     plan = plan_of(scenario=scenario, name=name, forecast=forecast)
-    chunks = simulate_chunks(plan=plan, replications=replications, seed=seed, cores=cores)
+    chunks = simulate_chunks(plan=plan, replications=replications, seed=seed, where=where)
     step = forecast.document["step_s"]
     sigma = float(np.log(step["p90"] / step["p50"]) / 1.2815515655446004)
     return {

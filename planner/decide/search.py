@@ -2,16 +2,19 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
+from itertools import islice
 from typing import Any
 
 from planner import catalog
+from planner.catalog.types import ModelSpec
 from planner.cost.rates import base_dtype
 from planner.decide.score import Scored, Scorer, best_of
-from planner.decide.search_front import Front
+from planner.decide.search_front import Front, OnFront
 from planner.decide.space import Axes, Place, axes_of, places, schedules_of
+from planner.decide.spread import ONE_CORE, Job, Stopped, Table, Where, fingerprint, spread
 from planner.forecast import Forecast, ForecastError, forecast_strategy, machine_for, resolve
 from planner.scenario import Scenario, Strategy
 from planner.simulate.durations import Machine
@@ -23,6 +26,16 @@ INNER = (
     "zero_stage", "dp_overlap", "pp_overlap", "micro_batch", "recompute", "sequence_parallel", "precision",
     "tp_overlap", "mode",
 )  # fmt: skip
+# Columns of a plan, and of a file of results.
+PLAN_KINDS = {
+    **dict.fromkeys(("tp", "pp", "vpp", "dp", "cp", "ep", "etp", "micro_batch", "global_batch", "sequence"), "int"),
+    **dict.fromkeys(("schedule", "recompute", "precision", "mode"), "str"),
+    "zero_stage": "int",
+    **dict.fromkeys(("sequence_parallel", "dp_overlap", "pp_overlap", "tp_overlap"), "bool"),
+    **dict.fromkeys(("step_s", "memory_bytes"), "float"),
+}
+KINDS = {**PLAN_KINDS, "on_front": "bool", "plans": "int", "plans_out_of_memory": "int"}
+PLACE_S, FORECAST_S = 4e-3, 0.08  # seconds for the plans of a placement and for a forecast by events, roughly
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +87,21 @@ def sweep_plans(
     *,
     scenario: Scenario,
     precision: str | None = None,
-    progress: Callable[[int, int, float], None] | None = None,
     limit: int | None = None,
     narrow: Callable[[Axes], Axes] | None = None,
+    where: Where = ONE_CORE,
 ) -> Sweep:
     """Score every plan; an interruption keeps what is done.
 
     Args:
         scenario: model, cluster and batch.
         precision: dtype of the products, None tries what the part has.
-        progress: called with (placements done, plans seen, seconds).
         limit: stop after this many placements.
         narrow: leaves values of the axes out.
+        where: on which workers, into which file.
+
+    Raises:
+        SpreadError: the workers or the file of `where` cannot be used.
     """
     machine, training = search_machine(scenario), scenario.training
     gpu = catalog.gpu(machine.gpu)
@@ -103,41 +119,34 @@ def sweep_plans(
         axes = replace(axes, recompute=tuple(r for r in axes.recompute if r != "selective"))
     if narrow is not None:
         axes = narrow(axes)
+    every = places(
+        axes=axes,
+        model=scenario.model_spec,
+        gpus=scenario.gpus,
+        global_batch=training.global_batch_sequences,
+        sequence=training.sequence_length,
+    )
+    blocks = _blocks(axes=axes, every=list(islice(every, limit)))
     began = time.perf_counter()
-    scorer = Scorer(model=scenario.model_spec, machine=machine, axes=axes)
-    front: Front[Candidate] = Front(capacity_bytes=gpu.mem_bytes)
-    found: list[Candidate] = []
-    seen = out_of_memory = 0
+
+    job = Job(
+        function=scored_block,
+        tasks={key: (scenario.model_spec, machine, axes, gpu.mem_bytes, block) for key, block in blocks.items()},
+        kinds=KINDS,
+        identity={"job": "search", "scenario": scenario.hash(), "inputs": fingerprint(machine, axes, limit)},
+        expected_s=PLACE_S * sum(map(len, blocks.values())),
+    )
     interrupted = False
     try:
-        for index, place in enumerate(
-            places(
-                axes=axes,
-                model=scenario.model_spec,
-                gpus=scenario.gpus,
-                global_batch=training.global_batch_sequences,
-                sequence=training.sequence_length,
-            )
-        ):
-            if limit is not None and index >= limit:
-                break
-            if not any(
-                schedules_of(axes=axes, layout=replace(place.layout, micro_batch=n)) for n in place.micro_batches
-            ):
-                continue
-            scored = scorer.score(place.layout, place.micro_batches, capacity_bytes=gpu.mem_bytes)
-            lost, best = best_of(scored, capacity_bytes=gpu.mem_bytes, keep=KEEP_PER_PLACEMENT)
-            make = partial(candidate_at, axes=axes, place=place, scored=scored)
-            if best:
-                front.add(scored, make)
-            found += [make(at) for _, _, at in best]
-            seen += scored.plans
-            out_of_memory += lost
-            if progress is not None and index % 50 == 0:
-                progress(index, seen, time.perf_counter() - began)
-    except KeyboardInterrupt:
-        interrupted = True
-    found.sort(key=lambda c: (c.step_s, c.memory_bytes, _sort_key(c)))
+        tables: Mapping[str, Table] = spread(job=job, where=where)
+    except Stopped as stop:
+        tables, interrupted = stop.done, True
+        if where.out is not None:
+            where.say(f"\n{stop.kept}\n")
+    _scorer.cache_clear()
+    found, front = _merged([tables[k] for k in blocks if k in tables], capacity_bytes=gpu.mem_bytes)
+    seen = sum(t["plans"][0] for t in tables.values())
+    out_of_memory = sum(t["plans_out_of_memory"][0] for t in tables.values())
     return Sweep(
         axes=axes,
         plans_invalid=axes.plans - seen,
@@ -146,9 +155,79 @@ def sweep_plans(
         seconds=time.perf_counter() - began,
         interrupted=interrupted,
         best=tuple(found),
-        front=tuple(x.plan for x in front.plans()),
+        front=tuple(front),
         capacity_bytes=gpu.mem_bytes,
     )
+
+
+def _blocks(*, axes: Axes, every: Sequence[Place]) -> dict[str, list[Place]]:
+    """Placements by tensor and context ranks, which share the shapes of a layer; the largest block first."""
+    blocks: dict[str, list[Place]] = {}
+    for place in every:
+        if any(schedules_of(axes=axes, layout=replace(place.layout, micro_batch=n)) for n in place.micro_batches):
+            blocks.setdefault(f"tp{place.layout.tp}-cp{place.layout.cp}", []).append(place)
+    return dict(sorted(blocks.items(), key=lambda kv: -len(kv[1])))
+
+
+@lru_cache(maxsize=1)
+def _scorer(*, model: ModelSpec, machine: Machine, axes: Axes) -> Scorer:
+    """One for all blocks that a process scores: its pieces are shared between blocks too."""
+    return Scorer(model=model, machine=machine, axes=axes)
+
+
+def scored_block(
+    model: ModelSpec, machine: Machine, axes: Axes, capacity_bytes: float, block: Sequence[Place]
+) -> Table:
+    """The fastest plans of each placement that fit and the front of the block, one a row.
+
+    The first row has the block's counts, and no plan where none fits.
+    """
+    scorer = _scorer(model=model, machine=machine, axes=axes)
+    front: Front[Candidate] = Front(capacity_bytes=capacity_bytes)
+    found: list[Candidate] = []
+    plans = out_of_memory = 0
+    for place in block:
+        scored = scorer.score(place.layout, place.micro_batches, capacity_bytes=capacity_bytes)
+        lost, best = best_of(scored, capacity_bytes=capacity_bytes, keep=KEEP_PER_PLACEMENT)
+        make = partial(candidate_at, axes=axes, place=place, scored=scored)
+        if best:
+            front.add(scored, make)
+        found += [make(at) for _, _, at in best]
+        plans += scored.plans
+        out_of_memory += lost
+    on_front = [x.plan for x in front.plans()]
+    rows = [(c, False) for c in found] + [(c, True) for c in on_front]
+    table: dict[str, list[Any]] = {k: [_value(c, k) for c, _ in rows] or [None] for k in PLAN_KINDS}
+    rest = [None] * (max(1, len(rows)) - 1)
+    return {
+        **table,
+        "on_front": [on for _, on in rows] or [None],
+        "plans": [plans, *rest],
+        "plans_out_of_memory": [out_of_memory, *rest],
+    }
+
+
+def _value(candidate: Candidate, key: str) -> Any:
+    return getattr(candidate if hasattr(candidate, key) else candidate.layout, key)
+
+
+def _merged(tables: Sequence[Table], *, capacity_bytes: float) -> tuple[list[Candidate], list[Candidate]]:
+    """The fastest plans of all blocks in order, and the front of their fronts."""
+    front: Front[Candidate] = Front(capacity_bytes=capacity_bytes)
+    found: list[Candidate] = []
+    for table in tables:
+        for i, on_front in enumerate(table["on_front"]):
+            if on_front is None:
+                continue
+            keys = {k: table[k][i] for k in PLAN_KINDS}
+            of = {k: keys.pop(k) for k in ("dp_overlap", "pp_overlap", "tp_overlap", "mode", "step_s", "memory_bytes")}
+            candidate = Candidate(layout=Layout(**keys), **of)
+            if on_front:
+                front.put(OnFront(candidate.step_s, candidate.memory_bytes, candidate))
+            else:
+                found.append(candidate)
+    found.sort(key=lambda c: (c.step_s, c.memory_bytes, _sort_key(c)))
+    return found, [x.plan for x in front.plans()]
 
 
 def _sort_key(c: Candidate) -> tuple[Any, ...]:
@@ -222,23 +301,34 @@ def distinct(sweep: Sweep, count: int) -> list[Candidate]:
 
 
 def refine(
-    *, scenario: Scenario, sweep: Sweep, count: int = REFINED, engine: str = "events"
+    *, scenario: Scenario, sweep: Sweep, count: int = REFINED, engine: str = "events", where: Where = ONE_CORE
 ) -> list[tuple[Candidate, Forecast]]:
     """The best few forecast by events, run clock and bill, ordered by their event time; those that fit."""
-    out = []
-    for candidate in distinct(sweep, count):
-        one = scenario.model_copy(update={"strategies": {"plan": strategy_of(candidate, scenario=scenario)}})
-        try:
-            forecast = forecast_strategy(scenario=one, name="plan", engine=engine)
-        except ForecastError:
-            continue
-        if forecast.resolved.fits:
-            out.append((candidate, forecast))
-    return sorted(out, key=lambda pair: pair[1].answer.step_s)
+    chosen = distinct(sweep, count)
+    job = Job(
+        function=forecast_plan,
+        tasks={f"{i:03d}": (scenario, strategy_of(c, scenario=scenario), engine) for i, c in enumerate(chosen)},
+        kinds={},
+        identity={},
+        expected_s=FORECAST_S * len(chosen),
+    )
+    tables = spread(job=job, where=replace(where, out=None)).values()
+    found = [(c, t["forecast"][0]) for c, t in zip(chosen, tables, strict=True)]
+    fitting = [(c, f) for c, f in found if f is not None and f.resolved.fits]
+    return sorted(fitting, key=lambda pair: pair[1].answer.step_s)
 
 
-def resolve_auto(scenario: Scenario) -> Scenario:
-    """The scenario with every `auto` replaced by its best plan.
+def forecast_plan(scenario: Scenario, strategy: Strategy, engine: str) -> Table:
+    """The whole forecast of a plan, None where it cannot be made."""
+    one = scenario.model_copy(update={"strategies": {"plan": strategy}})
+    try:
+        return {"forecast": [forecast_strategy(scenario=one, name="plan", engine=engine)]}
+    except ForecastError:
+        return {"forecast": [None]}
+
+
+def resolve_auto(scenario: Scenario, *, where: Where = ONE_CORE) -> Scenario:
+    """The scenario with every `auto` replaced by its best plan; nothing of the search is stored.
 
     Raises:
         ForecastError: no plan fits.
@@ -246,8 +336,11 @@ def resolve_auto(scenario: Scenario) -> Scenario:
     names = [n for n, s in scenario.strategies.items() if isinstance(s, str)]
     if not names:
         return scenario
-    sweep = sweep_plans(scenario=scenario, precision="bf16")
-    refined = refine(scenario=scenario, sweep=sweep, count=6)
+    where = replace(where, out=None)
+    sweep = sweep_plans(scenario=scenario, precision="bf16", where=where)
+    if sweep.interrupted:
+        raise KeyboardInterrupt
+    refined = refine(scenario=scenario, sweep=sweep, count=6, where=where)
     if not refined:
         raise ForecastError(f"`auto`: none of {sweep.axes.plans} plans fits memory on {scenario.gpus} GPUs")
     best = strategy_of(refined[0][0], scenario=scenario)

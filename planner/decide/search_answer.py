@@ -1,41 +1,46 @@
 """What a search answers: the best plans with reasons, the front of time, money, headroom and risk."""
 
 import math
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
 from planner import SCHEMA_VERSION, __version__
 from planner.decide.search import Candidate, Sweep, refine, strategy_of, sweep_plans
+from planner.decide.spread import ONE_CORE, Where
 from planner.forecast import Forecast
 from planner.scenario import Scenario
 
 REPORTED = 10
 LEFT_AFTER_INTERRUPTION = 3  # plans forecast once a search has been stopped, by the quick engine
-LONGEST = 16_777_216  # tokens of a sequence
-OCTAVE_PARTS = 4  # the longest sequence is found to this share of a doubling
 # One standard deviation of the memory forecast: 1 % on rows of trust A, 5 % on rows of trust B (docs/memory.md).
 MEMORY_SIGMA = 0.03
 Z80 = 1.2815515655446004
 
-Progress = Callable[[int, int, float], None]
 Refined = list[tuple[Candidate, Forecast]]
 
 
-def search(*, scenario: Scenario, precision: str | None = None, progress: Progress | None = None) -> dict[str, Any]:
+def search(*, scenario: Scenario, precision: str | None = None, where: Where = ONE_CORE) -> dict[str, Any]:
     """The answer of contract 4; an interruption keeps what is done.
 
     Args:
         scenario: model, cluster, batch and goals.
         precision: dtype of the products, None tries what the part has.
-        progress: called with (placements done, plans seen, seconds).
+        where: on which workers, into which file.
+
+    Raises:
+        SpreadError: the workers or the file of `where` cannot be used.
     """
-    sweep = sweep_plans(scenario=scenario, precision=precision, progress=progress)
+    sweep = sweep_plans(scenario=scenario, precision=precision, where=where)
+    return answer_of(scenario=scenario, sweep=sweep, where=where)
+
+
+def answer_of(*, scenario: Scenario, sweep: Sweep, where: Where = ONE_CORE) -> dict[str, Any]:
+    """The answer of a sweep: its best few by events, the front, and the counts."""
     interrupted, refined = sweep.interrupted, list[tuple[Candidate, Forecast]]()
     if not interrupted:
         try:
-            refined = refine(scenario=scenario, sweep=sweep)
+            refined = refine(scenario=scenario, sweep=sweep, where=where)
         except KeyboardInterrupt:
             interrupted = True
     if interrupted:
@@ -127,53 +132,3 @@ def _above(value: float, sigma: float, limit: float | None) -> float:
     if limit is None:
         return 0.0
     return 1.0 - NormalDist().cdf(math.log(limit / value) / sigma) if sigma > 0 else float(value > limit)
-
-
-def longest_sequence(
-    *, scenario: Scenario, precision: str | None = None, progress: Progress | None = None
-) -> dict[str, Any]:
-    """The search at the longest sequence for which any plan fits, the tokens of a step kept.
-
-    Lengths double from the scenario's, then close in by quarters of a doubling. The answer is that of `search` with
-    `sequence_length` beside it.
-    """
-
-    def at(length: int) -> Scenario:
-        training = scenario.training
-        batch = max(1, training.global_batch_sequences * training.sequence_length // length)
-        # The batch stays divisible as the cluster is: down to the next multiple of its largest power of two.
-        step = 1 << max(0, batch.bit_length() - 3)
-        batch = batch // step * step
-        return scenario.model_copy(
-            update={
-                "training": training.model_copy(update={"sequence_length": length, "global_batch_sequences": batch})
-            }
-        )
-
-    def fits(length: int) -> bool:
-        sweep = sweep_plans(scenario=at(length), precision=precision, progress=progress)
-        if sweep.interrupted:
-            raise KeyboardInterrupt
-        return bool(sweep.best)
-
-    best = None
-    start = scenario.training.sequence_length
-    try:
-        length = start
-        while length <= LONGEST and fits(length):
-            best, length = length, 2 * length
-        for part in range(OCTAVE_PARTS - 1, 0, -1):
-            between = (best or 0) + (best or 0) * part // OCTAVE_PARTS
-            if best and between < length <= LONGEST and between % 256 == 0 and fits(between):
-                best = between
-                break
-    except KeyboardInterrupt:
-        return search(scenario=at(best or start), precision=precision) | {"sequence_length": best, "interrupted": True}
-    return search(scenario=at(best or start), precision=precision, progress=progress) | {"sequence_length": best}
-
-
-def say_progress(done: int, plans: int, seconds: float) -> None:
-    """One line on stderr that overwrites itself."""
-    rate = plans / seconds if seconds > 0 else 0.0
-    sys.stderr.write(f"\r{done} placements, {plans:,} plans, {rate:,.0f} a second")
-    sys.stderr.flush()

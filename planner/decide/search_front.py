@@ -48,6 +48,12 @@ class Front(Generic[Plan]):
                 index = np.unravel_index(int(i), scored.memory_bytes.shape)
                 self._put(OnFront(seconds, float(scored.memory_bytes[index]), plan_of(index)), at)
 
+    def put(self, found: OnFront[Plan]) -> None:
+        """Take over a plan of another front if it is faster than everything that needs as little."""
+        at = int(min(found.memory_bytes / GRAIN_BYTES, len(self._step_s) - 1))
+        if found.step_s < self._step_s[at]:
+            self._put(found, at)
+
     def _put(self, found: OnFront[Plan], at: int) -> None:
         for i in range(at, len(self._step_s)):
             if self._step_s[i] <= found.step_s:

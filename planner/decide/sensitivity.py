@@ -7,6 +7,7 @@ import numpy as np
 
 from planner import SCHEMA_VERSION, __version__
 from planner.decide.compare import compare
+from planner.decide.spread import ONE_CORE, Job, Table, Where, fingerprint, spread
 from planner.decide.uncertain import METRICS, Floats, Input, Response, draws, response_of
 from planner.forecast import Forecast, ForecastError, forecast_strategy
 from planner.scenario import Scenario
@@ -16,6 +17,8 @@ BASE_SAMPLES = 1024  # of the Saltelli scheme; (inputs + 2) times as many evalua
 CUT_SIGMAS = 2.33  # draws stay between P1 and P99: nobody goes on with a job that fails a hundred times a day
 FLIP_SIGMAS = 3.0  # values further out are not called a flip
 FLIP_STEPS = 60
+BLOCK = 1024  # draws of a task
+DRAW_S = 6e-5
 SEED = 0
 
 
@@ -26,6 +29,7 @@ def sensitivity(
     metric: str = "days",
     samples: int = BASE_SAMPLES,
     seed: int = SEED,
+    where: Where = ONE_CORE,
 ) -> dict[str, Any]:
     """The answer `sensitivity` of contract 4.
 
@@ -37,21 +41,26 @@ def sensitivity(
         metric: days, cost or step.
         samples: base samples of the Sobol scheme, a power of two.
         seed: of its scrambling.
+        where: on which workers, into which file.
 
     Raises:
-        ForecastError: an unknown strategy or metric, or the strategy cannot be forecast.
+        ForecastError: an unknown strategy or metric, samples that are no power of two, or the strategy cannot be
+            forecast.
+        SpreadError: the workers or the file of `where` cannot be used.
     """
     name = strategy or list(scenario.strategies)[-1]
     if name not in scenario.strategies:
         raise ForecastError(f"no strategy {name!r}; known: {', '.join(scenario.strategies)}")
     if metric not in METRICS:
         raise ForecastError(f"unknown metric {metric!r}; known: {', '.join(METRICS)}")
+    if samples < 2 or samples & (samples - 1):
+        raise ForecastError(f"{samples} samples are no power of two; nearest: {1 << max(1, samples.bit_length() - 1)}")
     forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
     response = response_of(scenario=scenario, forecast=forecast)
     moving = [i for i in response.inputs if i.sigma > 0 and _moves(response, i, metric)]
     if not moving:
         raise ForecastError(f"nothing uncertain moves {metric}: every input is stated as known")
-    indices, values = _sobol(response=response, inputs=moving, metric=metric, samples=samples, seed=seed)
+    indices, values = _sobol(response=response, inputs=moving, metric=metric, samples=samples, seed=seed, where=where)
     best, flips = _flips(scenario=scenario, metric=metric)
     p10, p50, p90 = (float(q) for q in np.quantile(values, (0.1, 0.5, 0.9)))
     return {
@@ -101,33 +110,74 @@ def tornado(*, response: Response, inputs: Sequence[Input], metric: str) -> list
 
 
 def _sobol(
-    *, response: Response, inputs: Sequence[Input], metric: str, samples: int, seed: int
+    *, response: Response, inputs: Sequence[Input], metric: str, samples: int, seed: int, where: Where
 ) -> tuple[list[dict[str, Any]], Floats]:
     """First-order and total indices (Saltelli et al. 2010, as scipy has it) and the values of the base sample.
 
     They are of the logarithm of the metric: a few draws of a failure rate that is known within a factor of nine would
     otherwise make up the whole variance. For the same reason draws are cut at P1 and P99.
     """
-    from scipy.stats import sobol_indices, truncnorm
+    from scipy.stats import sobol_indices
 
-    seen: list[Floats] = []
-
-    def evaluate(z: Any) -> Floats:
-        values = response(draws(inputs=inputs, z=z), metric)
-        seen.append(values)
-        return np.log(values)
-
+    names = [i.key for i in inputs]
+    a, b = _matrices(count=len(inputs), samples=samples, seed=seed)
+    matrices = {"a": a, "b": b}
+    for i, name in enumerate(names):
+        matrices[f"a-{name}"] = np.where(np.arange(len(names))[:, None] == i, b, a)
+    job = Job(
+        function=evaluated,
+        tasks={
+            f"{name}-{first:08d}": (response, tuple(inputs), metric, name, z[:, first : first + BLOCK])
+            for name, z in matrices.items()
+            for first in range(0, samples, BLOCK)
+        },
+        kinds={"matrix": "str", **dict.fromkeys(names, "float"), metric: "float"},
+        identity={
+            "job": "sensitivity",
+            "metric": metric,
+            "samples": samples,
+            "seed": seed,
+            "inputs": fingerprint(response, names),
+        },
+        expected_s=samples * len(matrices) * DRAW_S,
+    )
+    parts: dict[str, list[Floats]] = {name: [] for name in matrices}
+    for table in spread(job=job, where=where).values():
+        parts[table["matrix"][0]].append(np.asarray(table[metric]))
+    values = {name: np.concatenate(rows) for name, rows in parts.items()}
+    logs = {name: np.log(v) for name, v in values.items()}
     found = sobol_indices(
-        func=evaluate,
+        func={
+            "f_A": logs["a"][None, :],
+            "f_B": logs["b"][None, :],
+            "f_AB": np.stack([logs[f"a-{name}"][None, :] for name in names]),
+        },
         n=samples,
-        dists=[truncnorm(-CUT_SIGMAS, CUT_SIGMAS)] * len(inputs),
-        rng=np.random.default_rng(seed),
     )
     rows = [
-        {"input": i.key, "first": float(first), "total": float(total)}
-        for i, first, total in zip(inputs, found.first_order, found.total_order, strict=True)
+        {"input": name, "first": float(first), "total": float(total)}
+        for name, first, total in zip(names, found.first_order, found.total_order, strict=True)
     ]
-    return sorted(rows, key=lambda r: -float(str(r["total"]))), seen[0]
+    return sorted(rows, key=lambda r: -float(str(r["total"]))), values["a"]
+
+
+def _matrices(*, count: int, samples: int, seed: int) -> tuple[Floats, Floats]:
+    """Two independent samples of the cut standard normal of every input, each of shape (count, samples)."""
+    from scipy.stats import qmc, truncnorm
+
+    points = qmc.Sobol(d=2 * count, rng=np.random.default_rng(seed), bits=64).random(samples).T
+    normal = np.asarray(truncnorm(-CUT_SIGMAS, CUT_SIGMAS).ppf(points))
+    return normal[:count], normal[count:]
+
+
+def evaluated(response: Response, inputs: Sequence[Input], metric: str, matrix: str, z: Floats) -> Table:
+    """A block of draws, shape (inputs, n): each input's value and the metric."""
+    drawn = draws(inputs=inputs, z=z)
+    return {
+        "matrix": [matrix] * z.shape[1],
+        **{i.key: i.value * np.exp(i.sigma * drawn[i.key]) for i in inputs},
+        metric: response(drawn, metric),
+    }
 
 
 def _measure_next(

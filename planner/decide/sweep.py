@@ -1,16 +1,15 @@
 """Scaling: one strategy over many cluster sizes, weak or strong, with the knee and the cause at each point."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from planner import SCHEMA_VERSION, __version__, catalog
-from planner.forecast import ForecastError, step_on
+from planner.decide.spread import ONE_CORE, Job, Table, Where, fingerprint, spread
+from planner.forecast import ForecastError, site_of, step_on
 from planner.scenario import Scenario, Strategy
-from planner.simulate.assemble import StepAnswer
 
 Kind = Literal["weak", "strong"]
-KINDS: tuple[Kind, ...] = ("strong", "weak")
 KNEE_EFFICIENCY = 0.8
 CAUSES = {
     "bubble": "bubble",
@@ -24,6 +23,20 @@ CAUSES = {
     "straggler": "stragglers",
     "other": "other",
 }
+# Columns of a size: what a file of results holds.
+KINDS = {
+    "gpus": "int",
+    "global_batch_sequences": "int",
+    "placed": "bool",
+    "fits": "bool",
+    "dp": "int",
+    "micro_batch_sequences": "int",
+    "micro_batches": "int",
+    "step_s": "float",
+    "tokens_per_s": "float",
+    **{f"{k}_s": "float" for k in CAUSES},
+}
+SIZE_S, PASS_S = 0.02, 2.5e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +70,81 @@ def _resized(strategy: Strategy, *, gpus: int) -> Strategy:
     return strategy.model_copy(update=update)
 
 
-def _shares(answer: StepAnswer) -> dict[str, float]:
-    parts = dict(answer.breakdown_s)
-    return {k: parts[k] / answer.step_s for k in CAUSES}
-
-
-def _cause(*, now: StepAnswer, reference: StepAnswer, batch_limited: bool) -> str:
+def _cause(*, now: Mapping[str, Any], reference: Mapping[str, Any], batch_limited: bool) -> str:
     """The part of the step whose share grew most since the smallest size."""
     if batch_limited:
         return "batch limit"
-    before, after = _shares(reference), _shares(now)
-    grown = max(CAUSES, key=lambda k: after[k] - before[k])
-    if after[grown] - before[grown] < 0.005:
-        return "none"
-    return CAUSES[grown]
+    growth = {k: now[f"{k}_s"] / now["step_s"] - reference[f"{k}_s"] / reference["step_s"] for k in CAUSES}
+    grown = max(CAUSES, key=lambda k: growth[k])
+    return "none" if growth[grown] < 0.005 else CAUSES[grown]
+
+
+def _batch(*, scenario: Scenario, gpus: int, kind: Kind) -> int:
+    batch = scenario.training.global_batch_sequences
+    return max(1, round(batch * gpus / scenario.gpus)) if kind == "weak" else batch
+
+
+def measured(scenario: Scenario, strategy: Strategy, gpus: int, batch: int) -> Table:
+    """One size as a row of KINDS; `placed` is false where it cannot be laid out or its nodes have no network."""
+    blank: dict[str, Any] = dict.fromkeys(KINDS)
+    row = blank | {"gpus": gpus, "global_batch_sequences": batch, "placed": False, "fits": False}
+    try:
+        resolved, answer = step_on(
+            scenario=scenario, strategy=_resized(strategy, gpus=gpus), gpus=gpus, global_batch=batch, engine="fast"
+        )
+    except (ForecastError, ValueError):
+        return {k: [v] for k, v in row.items()}
+    lay, parts = resolved.layout, dict(answer.breakdown_s)
+    row |= {
+        "placed": True,
+        "fits": resolved.fits,
+        "dp": lay.dp,
+        "micro_batch_sequences": lay.micro_batch,
+        "micro_batches": lay.micro_batches,
+        "step_s": answer.step_s,
+        "tokens_per_s": answer.tokens_per_s,
+        **{f"{k}_s": parts[k] for k in CAUSES},
+    }
+    return {k: [v] for k, v in row.items()}
+
+
+def _expected_s(*, strategy: Strategy, gpus: int, batch: int) -> float:
+    """Seconds that a size takes, roughly: most of them go by tasks of the pipeline."""
+    stages = strategy.pp or 1
+    ranks = max(1, gpus // ((strategy.tp or 1) * stages * (strategy.cp or 1)))
+    passes = 2 * stages * (strategy.vpp or 1) * batch / ranks / (strategy.micro_batch_sequences or 1)
+    return SIZE_S + PASS_S * (passes if stages > 1 else 0.0)
+
+
+def curves(
+    *, scenario: Scenario, strategy: Strategy, gpus: Sequence[int], kinds: Sequence[Kind], where: Where = ONE_CORE
+) -> dict[Kind, list[Point]]:
+    """`sweep` of several kinds, each size once, on the workers of `where`.
+
+    Raises:
+        ForecastError: no size works.
+        SpreadError: the workers or the file of `where` cannot be used.
+    """
+    pairs = {kind: [(g, _batch(scenario=scenario, gpus=g, kind=kind)) for g in gpus] for kind in kinds}
+    expected = {p: _expected_s(strategy=strategy, gpus=p[0], batch=p[1]) for row in pairs.values() for p in row}
+    job = Job(
+        function=measured,
+        tasks={_key(*p): (scenario, strategy, *p) for p in sorted(expected, key=lambda p: (-expected[p], p))},
+        kinds=KINDS,
+        identity={
+            "job": "sweep",
+            "scenario": scenario.hash(),
+            "inputs": fingerprint(site_of(scenario), strategy.model_dump_json()),
+        },
+        expected_s=sum(expected.values()),
+    )
+    tables = spread(job=job, where=where)
+    found = {p: {k: v[0] for k, v in tables[_key(*p)].items()} for p in expected}
+    return {kind: _curve(rows=[found[p] for p in pairs[kind]], kind=kind) for kind in kinds}
+
+
+def _key(gpus: int, batch: int) -> str:
+    return f"{gpus}-{batch}"
 
 
 def sweep(*, scenario: Scenario, strategy: Strategy, gpus: Sequence[int], kind: Kind = "strong") -> list[Point]:
@@ -81,31 +155,26 @@ def sweep(*, scenario: Scenario, strategy: Strategy, gpus: Sequence[int], kind: 
     Raises:
         ForecastError: no size works.
     """
-    training, found = scenario.training, []
-    reference: tuple[int, StepAnswer] | None = None
-    for size in gpus:
-        batch = training.global_batch_sequences
-        if kind == "weak":
-            batch = max(1, round(batch * size / scenario.gpus))
-        try:
-            resolved, answer = step_on(
-                scenario=scenario, strategy=_resized(strategy, gpus=size), gpus=size, global_batch=batch, engine="fast"
-            )
-        except (ForecastError, ValueError):  # this size cannot be laid out, or its nodes have no network
-            continue
-        if reference is None and resolved.fits:
-            reference = (size, answer)
+    return curves(scenario=scenario, strategy=strategy, gpus=gpus, kinds=(kind,))[kind]
+
+
+def _curve(*, rows: Sequence[Mapping[str, Any]], kind: Kind) -> list[Point]:
+    placed, found = [r for r in rows if r["placed"]], []
+    reference: Mapping[str, Any] | None = None
+    for row in placed:
+        size, step_s, rate = row["gpus"], row["step_s"], row["tokens_per_s"]
+        if reference is None and row["fits"]:
+            reference = row
         if reference is None:
-            found.append(Point(size, answer.step_s, answer.tokens_per_s, 0.0, "memory", fits=False))
+            found.append(Point(size, step_s, rate, 0.0, "memory", fits=False))
             continue
-        per_gpu = answer.tokens_per_s / size
-        efficiency = per_gpu / (reference[1].tokens_per_s / reference[0])
-        fed = resolved.layout.dp * resolved.layout.micro_batch
-        limited = kind == "strong" and batch < 2 * fed and resolved.layout.micro_batches == 1
-        cause = _cause(now=answer, reference=reference[1], batch_limited=limited and efficiency < KNEE_EFFICIENCY)
-        found.append(Point(size, answer.step_s, answer.tokens_per_s, efficiency, cause, fits=resolved.fits))
+        efficiency = (rate / size) / (reference["tokens_per_s"] / reference["gpus"])
+        fed = row["dp"] * row["micro_batch_sequences"]
+        limited = kind == "strong" and row["global_batch_sequences"] < 2 * fed and row["micro_batches"] == 1
+        cause = _cause(now=row, reference=reference, batch_limited=limited and efficiency < KNEE_EFFICIENCY)
+        found.append(Point(size, step_s, rate, efficiency, cause, fits=row["fits"]))
     if not found:
-        raise ForecastError(f"the strategy can be placed on none of {', '.join(map(str, gpus))} GPUs")
+        raise ForecastError(f"the strategy can be placed on none of {', '.join(str(r['gpus']) for r in rows)} GPUs")
     return found
 
 
@@ -119,16 +188,17 @@ def knee_of(points: Sequence[Point]) -> dict[str, Any] | None:
     return {"gpus": above[-1].gpus if above else below.gpus, "efficiency": KNEE_EFFICIENCY, "cause": below.cause}
 
 
-def sweep_document(*, scenario: Scenario, name: str, gpus: Sequence[int]) -> dict[str, Any]:
+def sweep_document(*, scenario: Scenario, name: str, gpus: Sequence[int], where: Where = ONE_CORE) -> dict[str, Any]:
     """The answer of contract 4, strong in `points`, weak in `weak`.
 
     Raises:
         ForecastError: an unknown or `auto` strategy, or no size works.
+        SpreadError: the workers or the file of `where` cannot be used.
     """
     strategy = scenario.strategies.get(name)
     if strategy is None or isinstance(strategy, str):
         raise ForecastError(f"strategy {name!r} is not written out; known: {', '.join(scenario.strategies)}")
-    curves = {k: sweep(scenario=scenario, strategy=strategy, gpus=gpus, kind=k) for k in KINDS}
+    found = curves(scenario=scenario, strategy=strategy, gpus=gpus, kinds=("strong", "weak"), where=where)
     rows = {
         kind: [
             {
@@ -141,7 +211,7 @@ def sweep_document(*, scenario: Scenario, name: str, gpus: Sequence[int]) -> dic
             }
             for p in points
         ]
-        for kind, points in curves.items()
+        for kind, points in found.items()
     }
     return {
         "schema_version": SCHEMA_VERSION,
@@ -150,9 +220,9 @@ def sweep_document(*, scenario: Scenario, name: str, gpus: Sequence[int]) -> dic
         "seed": 0,
         "strategy": name,
         "points": rows["strong"],
-        "knee": knee_of(curves["strong"]),
+        "knee": knee_of(found["strong"]),
         "weak": rows["weak"],
-        "weak_knee": knee_of(curves["weak"]),
+        "weak_knee": knee_of(found["weak"]),
     }
 
 

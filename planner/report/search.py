@@ -27,6 +27,7 @@ def print_search(*, document: Mapping[str, Any], title: str, console: Console) -
         f"{d['plans_total']:,} plans: {d['plans_invalid']:,} do not exist, {d['plans_out_of_memory']:,} out of memory, "
         f"{d['plans_scored']:,} scored in {d['seconds']:.1f} s" + (" (interrupted)" if d["interrupted"] else "")
     )
+    _lengths(document=d, console=console)
     if not d["best"]:
         console.print("no plan fits: more GPUs, more memory, a shorter sequence or a smaller model")
         return
@@ -44,3 +45,21 @@ def print_search(*, document: Mapping[str, Any], title: str, console: Console) -
             f"{row['headroom_gb']:.0f} GB left  risk {100 * row['risk']:.0f} %",
             style="dim",
         )
+
+
+def _lengths(*, document: Mapping[str, Any], console: Console) -> None:
+    """The longest sequence, tokens a second by length and the layouts that reach furthest."""
+    if "sequence_length" not in document:
+        return
+    longest = document["sequence_length"]
+    console.print(
+        "not even the scenario's sequence fits" if longest is None else f"longest sequence: {longest:,} tokens"
+    )
+    for title, key in (("fastest plan of each length", "by_length"), ("layouts that reach furthest", "by_layout")):
+        if document[key]:
+            console.print(f"{title} (closed form):")
+        for row in document[key]:
+            console.print(
+                f"{row['sequence_length']:>12,} tokens  {row['tokens_per_s']:>12,.0f} tokens/s  {_plan(row['plan'])}"
+            )
+    console.print("at the longest sequence:")

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.simulate.plan import StepPlan, StepResult, block_runs
-from planner.simulate.schedules import Kind, Task, downstream, last_gradient_tasks, order, upstream
+from planner.simulate.schedules import Kind, downstream, last_gradient_tasks, order, upstream
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
@@ -38,61 +38,68 @@ class _Graph:
 
 
 class _Links:
-    """Who reads and who waits, by place, for one pipeline."""
+    """Who waits and who sends, by group: the tasks of one kind, stage and chunk, numbered `(kind p + stage) v + chunk`.
+
+    Attributes:
+        needs: [group] the group whose task of the same micro-batch a task waits for, -1 for none.
+        sends: [group] whether the task's output leaves its stage.
+    """
 
     def __init__(self, *, schedule: str, p: int, v: int) -> None:
-        places = [(s, c) for s in range(p) for c in range(v)]
-        self.up = {x: upstream(schedule=schedule, stages=p, chunks=v, stage=x[0], chunk=x[1]) for x in places}
-        self.down = {x: downstream(schedule=schedule, stages=p, chunks=v, stage=x[0], chunk=x[1]) for x in places}
-
-    def needs(self, stage: int, task: Task) -> tuple[int, int, int] | None:
-        """Kind, stage and chunk (same micro-batch) that a task waits for."""
-        here = (stage, task.chunk)
-        if task.kind == "forward":
-            place = self.up[here]
-            return None if place is None else (0, *place)
-        if task.kind == "weight":
-            return None  # its stage has run the backward pass before it
-        place = self.down[here]
-        return (0, *here) if place is None else (1, *place)
-
-    def sends(self, stage: int, task: Task) -> bool:
-        """Whether the task's output leaves its stage."""
-        if task.kind == "weight":
-            return False
-        place = (self.down if task.kind == "forward" else self.up)[stage, task.chunk]
-        return place is not None and place[0] != stage
+        self.needs = [-1] * (3 * p * v)
+        self.sends = [False] * (3 * p * v)
+        for s, c in ((s, c) for s in range(p) for c in range(v)):
+            up = upstream(schedule=schedule, stages=p, chunks=v, stage=s, chunk=c)
+            down = downstream(schedule=schedule, stages=p, chunks=v, stage=s, chunk=c)
+            forward, backward = s * v + c, (p + s) * v + c
+            self.needs[forward] = -1 if up is None else up[0] * v + up[1]
+            self.needs[backward] = forward if down is None else (p + down[0]) * v + down[1]
+            self.sends[forward] = down is not None and down[0] != s
+            self.sends[backward] = up is not None and up[0] != s
 
 
-def _walk(*, tasks: tuple[tuple[Task, ...], ...], links: _Links) -> list[tuple[int, int, Task, int]]:
-    """Stage, place, task and needed index of every task, each after what it needs."""
-    done: dict[tuple[int, int, int, int], int] = {}
-    waiting: dict[tuple[int, int, int, int], int] = {}
-    out: list[tuple[int, int, Task, int]] = []
-    place = [0] * len(tasks)
-    ready = list(reversed(range(len(tasks))))
+def _walk(*, rows: list[tuple[list[int], list[int]]], links: _Links, micro_batches: int) -> tuple[list[int], ...]:
+    """Stage, group and needed index (the number of tasks for none) of every task, each after its need.
+
+    Args:
+        rows: by stage, group and micro-batch of its tasks in order.
+        links: who waits for whom.
+        micro_batches: of a step.
+
+    Raises:
+        ValueError: the order waits for itself.
+    """
+    m, needs, total = micro_batches, links.needs, sum(len(groups) for groups, _ in rows)
+    done, waiting = [-1] * (len(needs) * m), [-1] * (len(needs) * m)
+    stage, group, needed = list[int](), list[int](), list[int]()
+    at, ready, count = [0] * len(rows), list(reversed(range(len(rows)))), 0
     while ready:
         s = ready.pop()
-        row = tasks[s]
-        while place[s] < len(row):
-            task = row[place[s]]
-            needs = links.needs(s, task)
-            found = -1
-            if needs is not None:
-                key = (*needs, task.micro_batch)
-                found = done.get(key, -1)
+        groups, batches = rows[s]
+        i, end = at[s], len(groups)
+        while i < end:
+            g, batch = groups[i], batches[i]
+            need, found = needs[g], total
+            if need >= 0:
+                need = need * m + batch
+                found = done[need]
                 if found < 0:
-                    waiting[key] = s
+                    waiting[need] = s
                     break
-            mine = (KINDS[task.kind], s, task.chunk, task.micro_batch)
-            done[mine] = len(out)
-            out.append((s, place[s], task, found))
-            place[s] += 1
-            if mine in waiting:
-                ready.append(waiting.pop(mine))
-    if len(out) != sum(map(len, tasks)):
+            mine = g * m + batch
+            done[mine] = count
+            stage.append(s)
+            group.append(g)
+            needed.append(found)
+            count += 1
+            i += 1
+            if waiting[mine] >= 0:
+                ready.append(waiting[mine])
+                waiting[mine] = -1
+        at[s] = i
+    if count != total:
         raise ValueError("the order of work waits for itself")
-    return out
+    return stage, group, needed
 
 
 @lru_cache(maxsize=64)
@@ -100,39 +107,39 @@ def _graph(*, schedule: str, stages: int, micro_batches: int, chunks: int) -> _G
     p, v = stages, chunks
     tasks = order(schedule=schedule, stages=p, micro_batches=micro_batches, chunks=v)
     links = _Links(schedule=schedule, p=p, v=v)
-    walk = _walk(tasks=tasks, links=links)
-    n = len(walk)
-    stage = [s for s, _, _, _ in walk]
-    duration = [(KINDS[t.kind] * p + s) * v + t.chunk for s, _, t, _ in walk]
-    needs = [n if found < 0 else found for _, _, _, found in walk]
-    sends = [links.sends(s, t) for s, _, t, _ in walk]
-    position = [[0] * len(row) for row in tasks]
-    for i, (s, place, _, _) in enumerate(walk):
-        position[s][place] = i
+    base = {kind: k * p * v for kind, k in KINDS.items()}
+    rows = [
+        ([base[t.kind] + s * v + t.chunk for t in row], [t.micro_batch for t in row]) for s, row in enumerate(tasks)
+    ]
+    stage, group, needs = _walk(rows=rows, links=links, micro_batches=micro_batches)
+    n = len(stage)
+    stage_of, group_of = np.array(stage, dtype=np.intp), np.array(group, dtype=np.intp)
+    needs_of = np.array(needs, dtype=np.intp)
+    sends_of = np.array(links.sends, dtype=np.bool_)[group_of]
+    # By stage and place: within a stage the walk goes in its order.
+    position = np.split(np.argsort(stage_of, kind="stable"), np.cumsum([len(row) for row in tasks])[:-1])
     before = np.full(n, n, dtype=np.intp)
     for row in position:
         before[row[1:]] = row[:-1]
+    places = tuple(tuple(row.tolist()) for row in position)
     first = [
-        tuple(position[s][next(i for i, t in enumerate(row) if t.kind == "forward" and t.chunk == c)] for c in range(v))
-        for s, row in enumerate(tasks)
+        tuple(places[s][groups.index(base["forward"] + s * v + c)] for c in range(v))
+        for s, (groups, _) in enumerate(rows)
     ]
     split = any(t.kind == "weight" for t in tasks[0])
-    last = [tuple((position[s][i], c) for i, c in last_gradient_tasks(row, split=split)) for s, row in enumerate(tasks)]
-    stage_of = np.array(stage, dtype=np.intp)
-    needs_of = np.array(needs, dtype=np.intp)
-    sends_of = np.array(sends, dtype=np.bool_)
+    last = [tuple((places[s][i], c) for i, c in last_gradient_tasks(row, split=split)) for s, row in enumerate(tasks)]
     return _Graph(
         stage=stage,
-        duration=duration,
+        duration=group,
         needs=needs,
-        sends=sends,
+        sends=sends_of.tolist(),
         stage_of=stage_of,
-        duration_of=np.array(duration, dtype=np.intp),
+        duration_of=group_of,
         needs_of=needs_of,
         before_of=before,
         receives_of=(needs_of < n) & (np.append(stage_of, -1)[needs_of] != stage_of),
         sends_of=sends_of,
-        position=tuple(tuple(row) for row in position),
+        position=places,
         first_forward=tuple(first),
         last_gradient=tuple(last),
         messages=np.bincount(stage_of, weights=sends_of, minlength=p).astype(np.intp),

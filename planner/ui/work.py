@@ -204,8 +204,7 @@ def scaling_points(scenario_json: str) -> list[dict[str, Any]]:
 def run_answer(scenario_json: str, name: str, replications: int) -> dict[str, Any]:
     """Answer `run` of a strategy, with goodput over checkpoint intervals."""
     scenario = Scenario.model_validate_json(scenario_json)
-    # One process: the page serves several people at once.
-    document = run_document(scenario=scenario, name=name, replications=replications, cores=1)
+    document = run_document(scenario=scenario, name=name, replications=replications)
     if document["feasible"]:
         forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
         document["checkpoints"] = checkpoint_curve(plan=plan_of(scenario=scenario, name=name, forecast=forecast))

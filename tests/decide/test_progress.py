@@ -62,7 +62,7 @@ def log_of(plan, path, *, days=30, slower=1.0, stops_per_day=0.3, hours_each=0.6
 
 def answer(plan, path, *, changes=None, **log):
     file = log_of(plan, path / "log.csv", **log)
-    return progress_document(scenario=scenario(**(changes or {})), name="hybrid", log=file, replications=240, cores=1)
+    return progress_document(scenario=scenario(**(changes or {})), name="hybrid", log=file, replications=240)
 
 
 def row(document, key):
@@ -114,7 +114,7 @@ def test_pauses_that_no_column_names_are_found(plan, tmp_path):
     lines = [line.split(",") for line in file.read_text().splitlines()]
     slow = [",".join([*c[:2], f"{float(c[2]) * 0.9:.1f}", *c[3:]]) for c in lines[1:]]
     file.write_text("\n".join([COLUMNS, *slow]) + "\n")
-    found = progress_document(scenario=scenario(), name="hybrid", log=file, replications=80, cores=1)
+    found = progress_document(scenario=scenario(), name="hybrid", log=file, replications=80)
     assert found["refit"]["pause_frac"]["fitted"] == pytest.approx(0.1, abs=0.02)
     left = (plan.steps - found["log"]["steps"]) / found["log"]["steps"] * found["log"]["days"]
     assert found["days_left"]["p50"] == pytest.approx(left, rel=0.03)
@@ -149,7 +149,7 @@ def test_a_gap_counts_as_time_gone_and_into_no_rate(plan, tmp_path):
     file = tmp_path / "log.csv"
     lines = file.read_text().splitlines()
     file.write_text("\n".join(lines[:4] + lines[7:]) + "\n")
-    gap = progress_document(scenario=scenario(), name="hybrid", log=file, replications=240, cores=1)
+    gap = progress_document(scenario=scenario(), name="hybrid", log=file, replications=240)
     assert gap["log"]["gap_h"] == pytest.approx(72)
     assert gap["log"]["days"] == whole["log"]["days"]
     assert gap["refit"]["failures_per_day"]["expected"] == pytest.approx(
@@ -177,7 +177,7 @@ def test_rows_of_the_runs_table_tell_the_step_alone(plan, tmp_path):
     rate = plan.forecast.document["tokens_per_s_per_gpu"]
     lines = [f"tokens_per_s_per_gpu,{rate / 1.1 * f},8,256" for f in (0.99, 1.0, 1.01)]
     file.write_text("\n".join(["metric,measured,tp,n_gpus", f"step_time_s,{1.1 * plan.step_s},8,", *lines]) + "\n")
-    document = progress_document(scenario=scenario(), name="hybrid", log=file, replications=80, cores=1)
+    document = progress_document(scenario=scenario(), name="hybrid", log=file, replications=80)
     assert document["refit"]["step_s"]["factor"] == pytest.approx(1.1, rel=0.01)
     assert document["finish_date"] is None
     assert document["days"]["p50"] == pytest.approx(1.1 * document["planned"]["days"]["p50"], rel=0.03)

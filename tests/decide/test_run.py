@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from planner.decide.run import checkpoint_curve, plan_of, run_document, simulate_chunks
+from planner.decide.spread import Where
 from planner.forecast import forecast_strategy
 from planner.scenario import Scenario
 from planner.scenario.run import Run
@@ -63,7 +64,7 @@ def test_chance_of_being_late():
 
 def test_the_answer_does_not_depend_on_cores():
     plan = RunPlan(work_s=20 * 86400, nodes=512, node_failures_per_s=1e-7, interval_s=600, restart_s=900)
-    one, two = (simulate_chunks(plan=plan, replications=1200, seed=4, cores=n) for n in (1, 2))
+    one, two = (simulate_chunks(plan=plan, replications=1200, seed=4, where=Where(cores=n)) for n in (1, 2))
     assert [list(a.elapsed_s) for a in one] == [list(b.elapsed_s) for b in two]
 
 

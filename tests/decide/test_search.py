@@ -12,10 +12,11 @@ from scipy.stats import spearmanr
 from planner import catalog
 from planner.catalog.software import software
 from planner.decide import search_answer
+from planner.decide.longest import longest_sequence
 from planner.decide.score import Scored, Scorer
 from planner.decide.score_memory import MemoryTables
 from planner.decide.search import candidate_at, refine, resolve_auto, search_machine, strategy_of, sweep_plans
-from planner.decide.search_answer import longest_sequence, search
+from planner.decide.search_answer import search
 from planner.decide.search_front import Front
 from planner.decide.space import axes_of, places
 from planner.forecast import ForecastError, forecast_strategy, step_on
@@ -139,7 +140,7 @@ def test_an_interruption_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> 
     def stop(self: Scorer, *args: Any, **kw: Any) -> Any:
         nonlocal calls
         calls += 1
-        if calls > 20:
+        if calls > 60:
             raise KeyboardInterrupt
         return plain(self, *args, **kw)
 
@@ -147,6 +148,10 @@ def test_an_interruption_keeps_what_is_done(monkeypatch: pytest.MonkeyPatch) -> 
     sweep = sweep_plans(scenario=_scenario("llama3-70b-256xh100"))
     assert sweep.interrupted
     assert sweep.plans_scored > 0
+    calls = 0
+    with_auto = _scenario("llama3-70b-256xh100").model_copy(update={"strategies": {"best": "auto"}})
+    with pytest.raises(KeyboardInterrupt):  # half a search is no plan
+        resolve_auto(with_auto)
 
 
 def test_auto_becomes_a_plan_that_is_no_slower_than_the_written_ones() -> None:
@@ -210,5 +215,13 @@ def test_the_longest_sequence_fits_and_the_next_quarter_of_a_doubling_does_not()
     longest = answer["sequence_length"]
     assert longest >= 4096
     assert answer["best"]
+    lengths = [row["sequence_length"] for row in answer["by_length"]]
+    assert lengths == sorted(lengths)
+    assert lengths[0] == scenario.training.sequence_length
+    assert lengths[-1] == longest == answer["by_layout"][0]["sequence_length"]
+    fastest = max(r["tokens_per_s"] for r in answer["by_layout"] if r["sequence_length"] == longest)
+    assert fastest == pytest.approx(answer["by_length"][-1]["tokens_per_s"])
+    layouts = [tuple(row["plan"][k] for k in ("tp", "pp", "cp", "ep")) for row in answer["by_layout"]]
+    assert len(set(layouts)) == len(layouts)
     training = scenario.training.model_copy(update={"sequence_length": 2 * longest, "global_batch_sequences": 1})
     assert not sweep_plans(scenario=scenario.model_copy(update={"training": training}), precision="bf16").best

@@ -60,7 +60,7 @@ def test_risk_shows_the_command_lines_days():
     at = open_page("risk", plan={"preset": SMALL})
     scenario = work.load_preset(SMALL)
     name = list(scenario.strategies)[-1]
-    document = run_document(scenario=scenario, name=name, replications=300, cores=1)
+    document = run_document(scenario=scenario, name=name, replications=300)
     assert at.metric[0].value == days(document["days"]["p50"])
 
 
