@@ -1,6 +1,7 @@
 """What the pages compute: presets, edits, forecasts. Heavy work is cached by the scenario's own text."""
 
 import json
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,19 @@ from planner.decide.search_answer import search
 from planner.decide.sensitivity import sensitivity
 from planner.decide.size import size
 from planner.decide.sweep import sweep_document
-from planner.forecast import ForecastError, forecast_strategy, step_on
+from planner.forecast import ForecastError, forecast_strategy, resolve, step_on, step_spans
 from planner.profile.load import load_profile, parse_profile
 from planner.scenario import Scenario, Strategy, load_scenario
 from planner.scenario.layout_checks import layout_problems
+from planner.simulate.recorder import Span
+from planner.simulate.trace import trace_bytes
 from planner.validate.command import validate_kind
 
 FOLDER = Path(planner.__file__).resolve().parents[1] / "scenarios"
 AUTO = "auto"
 MAX_NODES = 200_000
+# Tasks of a step (stages x chunks x micro-batches): more would keep other people waiting.
+MAX_TASKS, MAX_DRAWN_TASKS = 300_000, 100_000
 RATIOS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4)
 
 
@@ -127,7 +132,24 @@ def problems(scenario: Scenario) -> dict[str, str]:
         )
         if found:
             out[name] = "; ".join(message for _, message in found)
+            continue
+        try:
+            _check_tasks(scenario=scenario, strategy=strategy, most=MAX_TASKS)
+        except ForecastError as error:
+            out[name] = str(error)
     return out
+
+
+def _check_tasks(*, scenario: Scenario, strategy: Strategy, most: int) -> None:
+    """Refuse a step that would take long to walk.
+
+    Raises:
+        ForecastError: more tasks than `most`, or a layout that cannot be placed.
+    """
+    lay = resolve(scenario=scenario, strategy=strategy).layout
+    tasks = lay.pp * lay.vpp * lay.micro_batches
+    if tasks > most:
+        raise ForecastError(f"a step of {tasks:,} tasks (stages x chunks x micro-batches); a page runs up to {most:,}")
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
@@ -210,6 +232,43 @@ def run_answer(scenario_json: str, name: str, replications: int) -> dict[str, An
         forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
         document["checkpoints"] = checkpoint_curve(plan=plan_of(scenario=scenario, name=name, forecast=forecast))
     return document
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimeline:
+    """One step by events: every span, and what the page says of it."""
+
+    spans: tuple[Span, ...]
+    streams: tuple[str, ...]
+    step_s: float
+    stages: int
+    micro_batches: int
+    bubble_frac: float
+
+
+# Spans are shared between sessions and never changed: a copy of a few hundred thousand costs more than the step.
+@st.cache_resource(max_entries=4, show_spinner=False)
+def step_timeline(scenario_json: str, name: str) -> StepTimeline:
+    """One step of a strategy by events.
+
+    Raises:
+        ForecastError: it cannot be forecast, or its step has more tasks than a page shows.
+    """
+    scenario = Scenario.model_validate_json(scenario_json)
+    strategy = scenario.strategies[name]
+    if isinstance(strategy, Strategy):
+        _check_tasks(scenario=scenario, strategy=strategy, most=MAX_DRAWN_TASKS)
+    forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
+    lay, breakdown = forecast.resolved.layout, dict(forecast.answer.breakdown_s)
+    spans = tuple(step_spans(scenario=scenario, forecast=forecast))
+    streams = tuple(dict.fromkeys(s.track.rpartition("/")[2] for s in spans))
+    end_s = max(s.end_s for s in spans)
+    return StepTimeline(spans, streams, end_s, lay.pp, lay.micro_batches, breakdown["bubble"] / forecast.answer.step_s)
+
+
+def step_trace(scenario_json: str, name: str) -> bytes:
+    """The same step as a gzipped trace for Perfetto or chrome://tracing."""
+    return trace_bytes(step_timeline(scenario_json, name).spans)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
