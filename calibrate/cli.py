@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from calibrate.compare import compare
-from calibrate.fabric_file import fabric_document
-from calibrate.nccl import NcclError, read_nccl
+from planner.profile.fabric_file import fabric_document
+from planner.profile.nccl import NcclError, read_nccl
 from planner.profile.load import MAX_BYTES, ProfileError, load_profile, parse_profile
 from planner.profile.schema import Profile, Sample
 

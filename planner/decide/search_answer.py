@@ -52,16 +52,17 @@ def search(*, scenario: Scenario, precision: str | None = None, progress: Progre
         "plans_scored": sweep.plans_scored,
         "seconds": sweep.seconds,
         "interrupted": interrupted,
-        "best": _best(refined),
+        "best": _best(refined, scenario=scenario),
         "pareto": _front(scenario=scenario, sweep=sweep, refined=refined),
     }
 
 
-def _best(refined: Refined) -> list[dict[str, Any]]:
+def _best(refined: Refined, *, scenario: Scenario) -> list[dict[str, Any]]:
     docs = [f.document for _, f in refined]
     return [
         {
             "plan": doc["strategy"],
+            "strategy": strategy_of(candidate, scenario=scenario).model_dump(exclude_none=True),
             "engine": doc["engine"],
             "step_s": doc["step_s"]["p50"],
             "closed_form_step_s": candidate.step_s,

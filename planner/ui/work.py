@@ -1,7 +1,11 @@
 """What the pages compute: presets, edits, forecasts. Heavy work is cached by the scenario's own text."""
 
+import hashlib
 import json
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -17,16 +21,17 @@ from planner.decide.dossier import sizes_around
 from planner.decide.roadmap import roadmap
 from planner.decide.run import checkpoint_curve, plan_of, run_document
 from planner.decide.search import resolve_auto
-from planner.decide.search_answer import search
 from planner.decide.sensitivity import sensitivity
 from planner.decide.size import size
 from planner.decide.sweep import sweep_document
 from planner.forecast import ForecastError, forecast_strategy, resolve, step_on, step_spans
 from planner.profile.load import load_profile, parse_profile
+from planner.report.page import write_page
 from planner.scenario import Scenario, Strategy, load_scenario
 from planner.scenario.layout_checks import layout_problems
 from planner.simulate.recorder import Span
 from planner.simulate.trace import trace_bytes
+from planner.ui.uploads import without_paths
 from planner.validate.command import validate_kind
 
 FOLDER = Path(planner.__file__).resolve().parents[1] / "scenarios"
@@ -169,9 +174,15 @@ def resolved(scenario_json: str) -> Scenario:
     return scenario
 
 
+def fingerprint(*, command: Sequence[str], files: Mapping[str, bytes]) -> str:
+    """Hash of a command and its files."""
+    parts = [*command, *(f"{name}={hashlib.sha256(data).hexdigest()}" for name, data in sorted(files.items()))]
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+
+
 def one_line(scenario: Scenario) -> str:
     """Model, machines and tokens of a scenario."""
-    model = scenario.model if isinstance(scenario.model, str) else scenario.model_spec.name
+    model = scenario.model_spec.name
     tokens = scenario.training.tokens
     amount = f"{tokens / 1e12:g} T" if tokens >= 1e12 else f"{tokens / 1e9:g} B"
     return f"{model} · {scenario.gpus:,} GPU ({scenario.cluster.nodes:,} × {scenario.cluster.node}) · {amount} tokens"
@@ -193,7 +204,26 @@ def comparison(scenario_json: str) -> dict[str, Any]:
     Raises:
         ForecastError: a strategy cannot be forecast as written.
     """
-    return dict(compare(scenario=Scenario.model_validate_json(scenario_json), engine="fast").document)
+    document = dict(compare(scenario=Scenario.model_validate_json(scenario_json), engine="fast").document)
+    return dict(json.loads(without_paths(json.dumps(document))))
+
+
+def can_pdf() -> bool:
+    """Whether the package that prints PDF is installed (extra `report`)."""
+    return find_spec("weasyprint") is not None
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def pdf(html: bytes) -> bytes:
+    """A report as PDF; it fetches nothing.
+
+    Raises:
+        ReportError: without the package.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.pdf"
+        write_page(path=path, html=html.decode())
+        return path.read_bytes()
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -224,14 +254,17 @@ def scaling_points(scenario_json: str) -> list[dict[str, Any]]:
 
 @st.cache_data(max_entries=32, show_spinner=False)
 def run_answer(scenario_json: str, name: str, replications: int) -> dict[str, Any]:
-    """Answer `run` of a strategy, with goodput over checkpoint intervals."""
+    """Answer `run` of a strategy, in this process: for few replications."""
     scenario = Scenario.model_validate_json(scenario_json)
-    # One process: the page serves several people at once.
-    document = run_document(scenario=scenario, name=name, replications=replications, cores=1)
-    if document["feasible"]:
-        forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
-        document["checkpoints"] = checkpoint_curve(plan=plan_of(scenario=scenario, name=name, forecast=forecast))
-    return document
+    return dict(run_document(scenario=scenario, name=name, replications=replications, cores=1))
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def checkpoints(scenario_json: str, name: str) -> list[dict[str, float]]:
+    """Goodput over checkpoint intervals, in closed form."""
+    scenario = Scenario.model_validate_json(scenario_json)
+    forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
+    return checkpoint_curve(plan=plan_of(scenario=scenario, name=name, forecast=forecast))
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,12 +309,6 @@ def sweep_answer(scenario_json: str, name: str) -> dict[str, Any]:
     """Answer `sweep` of a strategy around the scenario's size."""
     scenario = Scenario.model_validate_json(scenario_json)
     return dict(sweep_document(scenario=scenario, name=name, gpus=sizes_around(scenario)))
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def search_answer(scenario_json: str) -> dict[str, Any]:
-    """Answer `search`."""
-    return dict(search(scenario=Scenario.model_validate_json(scenario_json)))
 
 
 @st.cache_data(max_entries=16, show_spinner=False)

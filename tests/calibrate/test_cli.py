@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrate.cli import main
-from calibrate.nccl import NcclError, parse_nccl
+from planner.profile.nccl import NcclError, parse_nccl
 from planner.profile.load import load_profile
 
 TEXT = """# nThread 1 nGpus 2 minBytes 8 maxBytes 1048576 step: 2(factor)

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrate.cli import main
-from calibrate.fabric_file import gpu_name
-from calibrate.nccl import NcclError, read_nccl
+from planner.profile.fabric_file import gpu_name
+from planner.profile.nccl import NcclError, read_nccl
 from planner.profile.load import load_profile
 
 

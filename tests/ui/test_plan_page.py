@@ -121,7 +121,7 @@ def test_catalogue_is_complete():
 
 def test_every_key_used_exists():
     folder = Path(work.__file__).parent
-    used = {k for f in folder.glob("*.py") for k in re.findall(r"\bt\(\s*\"([\w.]+)\"", f.read_text("utf-8"))}
+    used = {k for f in folder.rglob("*.py") for k in re.findall(r"\bt\(\s*\"([\w.]+)\"", f.read_text("utf-8"))}
     assert used <= set(TEXT)
     assert {f"time.{p}" for p, _, _ in charts.TIME_PARTS} | {f"memory.{p}" for p, _ in charts.MEMORY_PARTS} <= set(TEXT)
 
