@@ -14,8 +14,8 @@ from rich.table import Column, Table
 
 from calibrate.compare import compare
 from planner.profile.fabric_file import fabric_document
-from planner.profile.nccl import NcclError, read_nccl
 from planner.profile.load import MAX_BYTES, ProfileError, load_profile, parse_profile
+from planner.profile.nccl import NcclError, read_nccl
 from planner.profile.schema import Profile, Sample
 
 main = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)

@@ -396,7 +396,7 @@ def scatter_chart(*, document: Mapping[str, Any], lang: str) -> Any:
                 "metric:N",
                 title=None,
                 scale=alt.Scale(range=list(LINES)),
-                legend=alt.Legend(orient="bottom", columns=3),
+                legend=alt.Legend(orient="bottom", columns=2),
             ),
             tooltip=[
                 alt.Tooltip("id:N"),
@@ -499,3 +499,90 @@ def sample_rows(*, samples: Sequence[Mapping[str, Any]]) -> Rows:
     """Samples as a flat table."""
     keys = ("kind", "op", "dtype", "layout", "phase", "state", "n", "p10_s", "p50_s", "p90_s", "clock_mhz", "power_w")
     return [{"shape": ", ".join(f"{k} {v}" for k, v in s["shape"].items())} | {k: s[k] for k in keys} for s in samples]
+
+
+def own_rows(*, document: Mapping[str, Any], lang: str) -> Rows:
+    """Every row of somebody's runs: measured, forecast as shipped, and with the fitted constants."""
+
+    def side(row: Mapping[str, Any], key: str) -> tuple[Any, Any]:
+        found = row[key] or {}
+        return found.get("predicted"), found.get("error_pct")
+
+    out = []
+    for row in document["rows"]:
+        zero, zero_error = side(row, "zero_shot")
+        site, site_error = side(row, "site")
+        out.append(
+            {
+                "id": row["id"] or str(row["row"]),
+                "metric": row["metric"],
+                t("col_unit", lang): row["unit"],
+                t("measured", lang): row["measured"],
+                t("forecast", lang): zero,
+                t("error_pct", lang): zero_error,
+                t("with_site", lang): site,
+                t("site_error_pct", lang): site_error,
+                t("flags", lang): ", ".join(row["flags"]) or (row["skipped"] or ""),
+            }
+        )
+    return out
+
+
+# Bytes that a rank's link carries for a byte of the buffer, over n ranks (nccl-tests PERFORMANCE.md).
+BUS_FACTORS = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "all_gather": lambda n: (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "all_to_all": lambda n: (n - 1) / n,
+}
+
+
+def _collectives(samples: Sequence[Mapping[str, Any]]) -> Rows:
+    found = []
+    for s in samples:
+        ranks, nodes, nbytes = (int(s["shape"][k]) for k in ("ranks", "nodes", "bytes"))
+        factor = BUS_FACTORS[s["op"]](ranks) if s["op"] in BUS_FACTORS and ranks > 1 else 1.0
+        found.append(
+            {
+                "op": s["op"],
+                "ranks": ranks,
+                "nodes": nodes,
+                "bytes": nbytes,
+                "layout": s["layout"],
+                "us": s["p50_s"] * 1e6,
+                "gbs": factor * nbytes / s["p50_s"] / 1e9,
+            }
+        )
+    return found
+
+
+def collective_rows(*, samples: Sequence[Mapping[str, Any]], lang: str) -> Rows:
+    """Measured collectives as a table."""
+    return [
+        {
+            t("collective", lang): r["op"],
+            t("ranks", lang): r["ranks"],
+            t("nodes", lang): r["nodes"],
+            "bytes": r["bytes"],
+            "layout": r["layout"],
+            "µs": r["us"],
+            t("bus_rate", lang): r["gbs"],
+        }
+        for r in _collectives(samples)
+    ]
+
+
+def collective_chart(*, samples: Sequence[Mapping[str, Any]], lang: str) -> Any:
+    """Bus bandwidth against message size, a line an operation and group."""
+    rows = [r | {"name": f"{r['op']} · {r['ranks']} ({r['nodes']})"} for r in _collectives(samples)
+            if r["layout"] == "out_of_place"] or _collectives(samples)  # fmt: skip
+    base = alt.Chart(alt.Data(values=[r | {"name": r.get("name", r["op"])} for r in rows])).encode(
+        x=alt.X("bytes:Q", scale=alt.Scale(type="log", base=2), title="bytes", axis=alt.Axis(format="~s", tickCount=8)),
+        y=alt.Y("gbs:Q", title=f"{t('bus_rate', lang)}", axis=alt.Axis(tickCount=5)),
+        color=alt.Color(
+            "name:N", title=None, scale=alt.Scale(range=list(LINES)), legend=alt.Legend(orient="bottom", columns=2)
+        ),
+        tooltip=["name:N", alt.Tooltip("bytes:Q", format=","), alt.Tooltip("us:Q", format=".4~g", title="µs"),
+                 alt.Tooltip("gbs:Q", format=".1f", title="GB/s")],
+    )  # fmt: skip
+    return alt.layer(base.mark_line(strokeWidth=2), base.mark_point(filled=True, size=30)).properties(height=300)

@@ -15,30 +15,32 @@ from ruamel.yaml import YAML
 
 import planner
 from planner import catalog
-from planner.decide.claims import judge, read_claim
+from planner.cost.measured import wire_of_profile
 from planner.decide.compare import compare
 from planner.decide.dossier import sizes_around
 from planner.decide.roadmap import roadmap
 from planner.decide.run import checkpoint_curve, plan_of, run_document
 from planner.decide.search import resolve_auto
 from planner.decide.sensitivity import sensitivity
-from planner.decide.size import size
 from planner.decide.sweep import sweep_document
 from planner.forecast import ForecastError, forecast_strategy, resolve, step_on, step_spans
+from planner.profile.load import MAX_BYTES as MAX_PROFILE_BYTES
 from planner.profile.load import load_profile, parse_profile
 from planner.report.page import write_page
 from planner.scenario import Scenario, Strategy, load_scenario
 from planner.scenario.layout_checks import layout_problems
 from planner.simulate.recorder import Span
 from planner.simulate.trace import trace_bytes
-from planner.ui.uploads import without_paths
-from planner.validate.command import validate_kind
+from planner.ui.uploads import Kept, fabric_of, tree_of, without_paths
+from planner.validate.own_run import csv_of_rows
+from planner.validate.runs import packaged_rows
 
 FOLDER = Path(planner.__file__).resolve().parents[1] / "scenarios"
 AUTO = "auto"
 MAX_NODES = 200_000
 # Tasks of a step (stages x chunks x micro-batches): more would keep other people waiting.
 MAX_TASKS, MAX_DRAWN_TASKS = 300_000, 100_000
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
 RATIOS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4)
 
 
@@ -311,12 +313,6 @@ def sweep_answer(scenario_json: str, name: str) -> dict[str, Any]:
     return dict(sweep_document(scenario=scenario, name=name, gpus=sizes_around(scenario)))
 
 
-@st.cache_data(max_entries=16, show_spinner=False)
-def size_answer(scenario_json: str) -> dict[str, Any]:
-    """Answer `size` under the scenario's goals."""
-    return dict(size(scenario=Scenario.model_validate_json(scenario_json)))
-
-
 @st.cache_data(max_entries=32, show_spinner=False)
 def sensitivity_answer(scenario_json: str, name: str, metric: str) -> dict[str, Any]:
     """Answer `sensitivity` of a strategy."""
@@ -330,18 +326,6 @@ def roadmap_answer(scenario_json: str, name: str) -> dict[str, Any]:
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
-def accuracy_answer(kind: str) -> dict[str, Any]:
-    """Packaged rows of a kind judged; the same for everybody."""
-    return dict(validate_kind(kind=kind, path=None, engine="fast", group=None))
-
-
-@st.cache_data(max_entries=1, show_spinner=False)
-def claims_answer() -> list[dict[str, Any]]:
-    """Every shipped claim judged; the same for everybody."""
-    return [judge(read_claim(path)) for path in sorted((FOLDER / "claims").glob("*.yaml"))]
-
-
-@st.cache_data(max_entries=8, show_spinner=False)
 def profile_rows(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Device and run of a shipped profile, and its samples as rows."""
     profile = load_profile(name)
@@ -349,15 +333,36 @@ def profile_rows(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return head, [s.model_dump() for s in profile.samples]
 
 
-def uploaded_profile(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The same of a profile that somebody sent.
+def uploaded_profile(raw: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The same of a profile that somebody sent, plain or gzip.
 
     Raises:
-        ValueError: not a profile, or of a newer schema.
+        ValueError: too large, not a profile, or of a newer schema.
     """
-    profile = parse_profile(text, source="upload")
+    tree = tree_of(raw, most=MAX_PROFILE_BYTES, what="a profile")
+    profile = parse_profile(json.dumps(tree), source="upload")
     head = {"device": profile.device.model_dump(), "run": profile.run.model_dump()}
     return head, [s.model_dump() for s in profile.samples]
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def measured_fabric(
+    raw: bytes, file_name: str, op: str | None, ranks: int | None, nodes: int | None
+) -> tuple[Kept, list[dict[str, Any]], list[str]]:
+    """Output of nccl-tests as a fabric that a plan can use, its samples, and notes.
+
+    Raises:
+        ValueError: nothing in it can be used.
+    """
+    found = fabric_of(raw, file_name=file_name, op=op, ranks=ranks, nodes=nodes)
+    wire_of_profile(found[0].path())
+    return found
+
+
+@st.cache_data(max_entries=1, show_spinner=False)
+def runs_template() -> bytes:
+    """A table of runs to fill in: the columns, and two public rows as examples."""
+    return csv_of_rows(packaged_rows()[:2]).encode()
 
 
 def differences(scenario: Scenario) -> list[dict[str, Any]]:
