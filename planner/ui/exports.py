@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 Rows = Sequence[Mapping[str, Any]]
 # A cell that begins with one of these is a formula to Excel, LibreOffice and Google Sheets.
-ACTIVE = ("=", "+", "-", "@", "\t", "\r")
+ACTIVE = ("=", "+", "-", "@", "\t", "\r", "\n")
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 MAX_CELL = 32_000  # a cell of a workbook holds 32,767 characters
 EPOCH = (1980, 1, 1, 0, 0, 0)
