@@ -91,7 +91,9 @@ def _bars(
                 "part:N",
                 title=None,
                 scale=alt.Scale(domain=domain, range=colours),
-                legend=alt.Legend(orient="bottom", columns=2, values=shown, symbolType="square", labelLimit=170),
+                legend=alt.Legend(
+                    orient="bottom", columns=2, values=shown, symbolType="square", symbolStrokeWidth=0, labelLimit=170
+                ),
             ),
             order=alt.Order("order:Q"),
             tooltip=[

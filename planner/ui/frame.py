@@ -51,7 +51,7 @@ def language() -> str:
 
 def heading(title: str) -> str:
     """Title, language and units; returns the language."""
-    left, right = st.columns([3, 1], vertical_alignment="center")
+    left, right = st.columns([4, 1], vertical_alignment="center")
     with right, st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
         lang = language()
         units(lang)

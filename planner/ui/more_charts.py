@@ -72,7 +72,10 @@ def cost_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str, shown: 
                 title=None,
                 scale=alt.Scale(domain=domain, range=[c for _, c in COST_PARTS]),
                 legend=alt.Legend(
-                    orient="bottom", columns=3, values=[d for d in domain if any(r["part"] == d for r in rows)]
+                    orient="bottom",
+                    columns=3,
+                    symbolStrokeWidth=0,
+                    values=[d for d in domain if any(r["part"] == d for r in rows)],
                 ),
             ),
             order=alt.Order("order:Q"),
@@ -223,7 +226,7 @@ def sweep_chart(*, document: Mapping[str, Any], lang: str) -> Any:
             "kind:N",
             title=None,
             scale=alt.Scale(domain=domain, range=list(LINES[:2])),
-            legend=alt.Legend(orient="bottom", symbolType="stroke"),
+            legend=alt.Legend(orient="bottom", symbolType="stroke", columns=1, labelLimit=300),
         ),
         strokeDash=alt.StrokeDash("kind:N", scale=alt.Scale(domain=domain), legend=None),
         tooltip=[

@@ -6,9 +6,10 @@ from typing import Any
 
 import streamlit as st
 
-from planner.report.units import whole
+from planner.report.units import seconds, whole
 from planner.scenario import Scenario, ScenarioError, Strategy
 from planner.ui import answer, exports, frame, uploads, work
+from planner.ui.first import first_estimates
 from planner.ui.text import plain, t
 
 MICRO = (work.AUTO, 1, 2, 4, 8, 16)
@@ -154,7 +155,16 @@ def chosen_scenario(*, names: list[str], kept: Mapping[str, Any], lang: str) -> 
 def show_answer(*, scenario: Scenario, placed: Scenario, lang: str) -> None:
     """Verdict, figures, pictures and sources of the strategies that can be placed."""
     shown = frame.asked_units()
+    holder = st.empty()
+    estimates = first_estimates(placed)
+    if estimates:
+        with holder.container(border=True):
+            st.caption(t("first_estimate", lang))
+            for name, (step_s, length_days) in estimates.items():
+                words = t("first_line", lang, name=name, step=seconds(step_s), days=shown.days(length_days))
+                st.markdown(plain(words))
     document = frame.answer_of(compute=lambda: work.comparison(placed.model_dump_json()), lang=lang)
+    holder.empty()
     if document is None:
         return
     docs: answer.Documents = document["strategies"]

@@ -13,6 +13,14 @@ WORDS: dict[str, tuple[str, str]] = {
     "page.accuracy": ("Accuracy", "准确度"),
     "page.calibration": ("Calibration", "校准"),
     "page.claims": ("Claims tested", "经验之谈检验"),
+    "first_estimate": (
+        "First estimate in closed form; the whole forecast follows.",
+        "闭式初步估计；完整预测随后给出。",
+    ),
+    "first_line": (
+        "**{name}**: step {step}, {days} of steps without a loss.",
+        "**{name}**：单步 {step}，无损失训练 {days}。",
+    ),
     "undo": ("Undo", "撤销"),
     "units": ("Units", "单位"),
     "unit_memory": ("Memory", "显存"),

@@ -33,7 +33,7 @@ def opened(page=None, *, preset=SMALL, **query):
 
 
 def press(at, key):
-    next(b for b in at.button if b.key == key or b.label == key).click().run()
+    next(b for b in at.button if key in (b.key, b.label)).click().run()
     assert not at.exception
 
 
@@ -96,7 +96,8 @@ def test_a_broken_upload_is_an_error_and_nothing_else(raw):
 
 
 def frame_files(at):
-    return at.session_state["files"] if "files" in at.session_state else {}
+    kept = "files" in at.session_state
+    return at.session_state["files"] if kept else {}
 
 
 def test_a_log_of_nccl_tests_becomes_the_fabric_of_the_plan():

@@ -52,7 +52,7 @@ def test_gzip_is_opened_up_to_the_cap_only():
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_names_become_harmless(text):
     name = uploads.safe_name(text, otherwise="own")
     assert 1 <= len(name) <= 40
