@@ -151,12 +151,12 @@ def stored_plan() -> dict[str, Any]:
     return dict(st.session_state["plan"])
 
 
-def store_plan(plan: Mapping[str, Any]) -> None:
+def store_plan(plan: Mapping[str, Any], *, adopted_now: bool = False) -> None:
     """Keep the plan for the other pages, in the address, and in the history of this session."""
     before = st.session_state.get("plan")
-    # The first drawing of a preset only writes its own settings out: nothing to take back.
-    opened = before is not None and set(before) == {"preset"} and before["preset"] == plan.get("preset")
-    if before is not None and dict(plan) != before and not opened:
+    # A page that writes a plan's own settings out beside it changes nothing: nothing to take back.
+    opened = before is not None and all(plan.get(k) == v for k, v in before.items())
+    if before is not None and (adopted_now or not opened):
         st.session_state["history"] = [*st.session_state.get("history", []), before][-UNDO_STEPS:]
     st.session_state["plan"] = dict(plan)
     if plan.get("preset") != UPLOADED:
@@ -169,7 +169,7 @@ def adopt(settings: Mapping[str, Any]) -> None:
     """Make a searched plan the one that the page Plan shows and edits."""
     kept = {k: v for k, v in stored_plan().items() if k in {"preset", "nodes", "batch"}}
     own = {k: v for k, v in settings.items() if v is not None and k not in {"engineering_weeks", "optimisations"}}
-    store_plan(kept | {"strategy": own})
+    store_plan(kept | {"strategy": own}, adopted_now=True)
     st.session_state["revision"] = st.session_state.get("revision", 0) + 1
 
 
