@@ -6,8 +6,8 @@ from planner.ui.frame import asked_language
 from planner.ui.text import t
 
 PAGES = (("compare", "compare_arrows"), ("scaling", "trending_up"), ("search", "search"), ("size", "straighten"),
-         ("risk", "casino"), ("sensitivity", "tune"), ("roadmap", "route"), ("accuracy", "verified"),
-         ("calibration", "speed"), ("claims", "fact_check"))  # fmt: skip
+         ("timeline", "view_timeline"), ("risk", "casino"), ("sensitivity", "tune"), ("roadmap", "route"),
+         ("accuracy", "verified"), ("calibration", "speed"), ("claims", "fact_check"))  # fmt: skip
 
 st.set_page_config(page_title="Cluster planner", page_icon=":material/calculate:", layout="wide")
 lang = asked_language()

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from calibrate.compare import compare
-from calibrate.fabric_file import fabric_document
-from calibrate.nccl import NcclError, read_nccl
+from planner.profile.fabric_file import fabric_document
 from planner.profile.load import MAX_BYTES, ProfileError, load_profile, parse_profile
+from planner.profile.nccl import NcclError, read_nccl
 from planner.profile.schema import Profile, Sample
 
 main = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)

@@ -1,6 +1,7 @@
 """What every command needs: exit codes, error documents, loading a scenario, printing one JSON document."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -115,8 +116,12 @@ def where(*, backend: str, address: str | None, cores: int | None, out: Path | N
 
 
 def say(text: str) -> None:
-    """Progress and remarks on stderr; lines that overwrite themselves only where somebody looks."""
-    if sys.stderr.isatty() or (text.strip() and "\r" not in text):
+    """Progress and remarks on stderr; lines that overwrite themselves only where somebody looks.
+
+    The dashboard looks through a file: it sets PLANNER_PROGRESS.
+    """
+    watched = sys.stderr.isatty() or "PLANNER_PROGRESS" in os.environ
+    if watched or (text.strip() and "\r" not in text):
         sys.stderr.write(text)
         sys.stderr.flush()
 

@@ -57,16 +57,17 @@ def answer_of(*, scenario: Scenario, sweep: Sweep, where: Where = ONE_CORE) -> d
         "plans_scored": sweep.plans_scored,
         "seconds": sweep.seconds,
         "interrupted": interrupted,
-        "best": _best(refined),
+        "best": _best(refined, scenario=scenario),
         "pareto": _front(scenario=scenario, sweep=sweep, refined=refined),
     }
 
 
-def _best(refined: Refined) -> list[dict[str, Any]]:
+def _best(refined: Refined, *, scenario: Scenario) -> list[dict[str, Any]]:
     docs = [f.document for _, f in refined]
     return [
         {
             "plan": doc["strategy"],
+            "strategy": strategy_of(candidate, scenario=scenario).model_dump(exclude_none=True),
             "engine": doc["engine"],
             "step_s": doc["step_s"]["p50"],
             "closed_form_step_s": candidate.step_s,

@@ -5,8 +5,9 @@ from typing import Any
 
 import altair as alt
 
-from planner.report.units import gigabytes, percent
+from planner.report.units import percent
 from planner.ui.text import t
+from planner.ui.units import Shown
 
 # Okabe-Ito, plus one purple: distinguishable with every common colour-vision deficiency. One part, one colour, always.
 TIME_PARTS: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -90,7 +91,9 @@ def _bars(
                 "part:N",
                 title=None,
                 scale=alt.Scale(domain=domain, range=colours),
-                legend=alt.Legend(orient="bottom", columns=2, values=shown, symbolType="square", labelLimit=170),
+                legend=alt.Legend(
+                    orient="bottom", columns=2, values=shown, symbolType="square", symbolStrokeWidth=0, labelLimit=170
+                ),
             ),
             order=alt.Order("order:Q"),
             tooltip=[
@@ -117,20 +120,21 @@ def breakdown_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str) ->
     ).properties(height=alt.Step(STEP))
 
 
-def memory_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str) -> Any:
+def memory_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str, shown: Shown = Shown()) -> Any:
     """Stacked bars of the fullest GPU, with a rule at its capacity."""
-    rows = memory_rows(documents=documents, lang=lang)
+    rows = [r | {"value": shown.bytes_value(r["value"])} for r in memory_rows(documents=documents, lang=lang)]
     bars = _bars(
         rows=rows,
         names=list(documents),
         domain=[t(f"memory.{part}", lang) for part, _ in MEMORY_PARTS],
         colours=[colour for _, colour in MEMORY_PARTS],
-        axis=t("axis_memory", lang),
-        unit="GB",
+        axis=t("axis_memory", lang, unit=shown.memory),
+        unit=shown.memory,
         lang=lang,
     )
     limit = max(doc["memory_gb"]["capacity"] for doc in documents.values())
-    mark = alt.Chart(alt.Data(values=[{"limit": limit, "text": t("capacity", lang, gb=gigabytes(limit))}]))
+    text = t("capacity", lang, gb=shown.gigabytes(limit))
+    mark = alt.Chart(alt.Data(values=[{"limit": shown.bytes_value(limit), "text": text}]))
     rule = mark.mark_rule(color="#D55E00", strokeWidth=2, strokeDash=[5, 3]).encode(x="limit:Q", tooltip=["text:N"])
     tallest = max(doc["memory_gb"]["peak"] + doc["memory_gb"]["reserved"] for doc in documents.values())
     near_left = limit < tallest / 2

@@ -3,26 +3,28 @@
 import base64
 import binascii
 import json
+import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
-from planner import catalog
-from planner.profile.load import shipped
-from planner.scenario import Scenario, ScenarioError, Strategy, parse_scenario
-from planner.scenario.reader import plain as plain_tree
-from planner.scenario.reader import read_yaml
-from planner.ui import work
+from planner.scenario import Scenario, ScenarioError, Strategy
+from planner.ui import exports, jobs, uploads, work
 from planner.ui.text import DEFAULT, LANGUAGES, plain, t
+from planner.ui.units import CURRENCIES, MEMORY, TIME, Shown, of_code
+from planner.ui.units import shown as chosen_units
 
 FIRST = "llama3-70b-256xh100"
 UPLOADED = "uploaded"
 # An address holds a preset's name and a handful of numbers; anything longer is not one of ours.
 MAX_ADDRESS, MAX_PLAN = 2_000, 4_000
 UNDO_STEPS = 50
-EDITS = ("nodes", "batch", "tp", "pp", "micro", "recompute")
+POLL_S = 0.15
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+EDITS = ("nodes", "batch", "tp", "pp", "micro", "recompute", "strategy")
+SEARCHED = "searched"
 
 
 def asked_language() -> str:
@@ -48,12 +50,48 @@ def language() -> str:
 
 
 def heading(title: str) -> str:
-    """Title and language control; returns the language."""
-    left, right = st.columns([5, 1], vertical_alignment="center")
-    with right:
+    """Title, language and units; returns the language."""
+    left, right = st.columns([4, 1], vertical_alignment="center")
+    with right, st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
         lang = language()
+        units(lang)
     left.title(t(title, lang))
     return lang
+
+
+def asked_units() -> Shown:
+    """The units of this session; those of the address when it has just been opened."""
+    if "currency" not in st.session_state:
+        return of_code(st.query_params.get("units", ""))
+    return chosen_units(**{k: str(st.session_state[k] or "") for k in ("memory", "time", "currency")})
+
+
+def units(lang: str) -> None:
+    """The controls of bytes, time and money behind a button, and their parameter in the address."""
+    asked = asked_units()
+    # Assigning keeps a control over pages, as for the language.
+    for key, value in (("memory", asked.memory), ("time", asked.time), ("currency", asked.rate.currency)):
+        st.session_state[key] = value
+    with st.popover(t("units", lang), icon=":material/straighten:"):
+        choices = (("memory", MEMORY), ("time", TIME), ("currency", CURRENCIES))
+        for key, options in choices:
+            st.segmented_control(
+                t(f"unit_{key}", lang),
+                options,
+                key=key,
+                required=True,
+                format_func=(lambda x: t(f"time_{x}", lang)) if key == "time" else str,
+            )
+        found = asked_units()
+        if found.rate.currency != "USD":
+            rate = found.rate
+            st.caption(plain(t("rate", lang, currency=rate.currency, usd=f"{rate.usd_per_unit:g}",
+                               date=rate.date or "—", source=rate.source)))  # fmt: skip
+    if st.query_params.get("units", "") != found.code:
+        if found.code:
+            st.query_params["units"] = found.code
+        else:
+            del st.query_params["units"]
 
 
 def encode(plan: Mapping[str, Any]) -> str:
@@ -86,7 +124,17 @@ def decode(text: str) -> dict[str, Any] | None:
     micro, redo = found.get("micro"), found.get("recompute")
     if micro is not None and micro != work.AUTO and (type(micro) is not int or not 1 <= micro <= 1 << 16):
         return None
-    return found if redo in {None, work.AUTO, "none", "selective", "full"} else None
+    if redo is not None and redo not in (work.AUTO, "none", "selective", "full"):
+        return None
+    return found if "strategy" not in found or adopted(found["strategy"]) is not None else None
+
+
+def adopted(settings: Any) -> Strategy | None:
+    """A strategy taken over from a search; None where it is not one."""
+    try:
+        return Strategy.model_validate(settings) if isinstance(settings, dict) else None
+    except ValueError:
+        return None
 
 
 def stored_plan() -> dict[str, Any]:
@@ -103,18 +151,26 @@ def stored_plan() -> dict[str, Any]:
     return dict(st.session_state["plan"])
 
 
-def store_plan(plan: Mapping[str, Any]) -> None:
+def store_plan(plan: Mapping[str, Any], *, adopted_now: bool = False) -> None:
     """Keep the plan for the other pages, in the address, and in the history of this session."""
     before = st.session_state.get("plan")
-    # The first drawing of a preset only writes its own settings out: nothing to take back.
-    opened = before is not None and set(before) == {"preset"} and before["preset"] == plan.get("preset")
-    if before is not None and dict(plan) != before and not opened:
+    # A page that writes a plan's own settings out beside it changes nothing: nothing to take back.
+    opened = before is not None and all(plan.get(k) == v for k, v in before.items())
+    if before is not None and (adopted_now or not opened):
         st.session_state["history"] = [*st.session_state.get("history", []), before][-UNDO_STEPS:]
     st.session_state["plan"] = dict(plan)
     if plan.get("preset") != UPLOADED:
         text = encode(plan)
         if st.query_params.get("plan") != text:
             st.query_params["plan"] = text
+
+
+def adopt(settings: Mapping[str, Any]) -> None:
+    """Make a searched plan the one that the page Plan shows and edits."""
+    kept = {k: v for k, v in stored_plan().items() if k in {"preset", "nodes", "batch"}}
+    own = {k: v for k, v in settings.items() if v is not None and k not in {"engineering_weeks", "optimisations"}}
+    store_plan(kept | {"strategy": own}, adopted_now=True)
+    st.session_state["revision"] = st.session_state.get("revision", 0) + 1
 
 
 def undo() -> None:
@@ -133,8 +189,48 @@ def base_scenario(plan: Mapping[str, Any]) -> Scenario:
         ScenarioError, OSError, KeyError: it cannot be read.
     """
     if plan["preset"] == UPLOADED:
-        return Scenario.model_validate_json(st.session_state["uploaded"])
-    return work.load_preset(str(plan["preset"]))
+        own = Scenario.model_validate_json(st.session_state["uploaded"])
+    else:
+        own = work.load_preset(str(plan["preset"]))
+    taken = adopted(plan.get("strategy"))
+    if taken is not None:
+        name = work.editable(own) or SEARCHED
+        old = own.strategies.get(name)
+        weeks = old.engineering_weeks if isinstance(old, Strategy) else 0.0
+        taken = taken.model_copy(update={"engineering_weeks": weeks})
+        own = own.model_copy(update={"strategies": {**own.strategies, name: taken}})
+    return uploads.with_files(own, files())
+
+
+def before_adoption() -> Scenario:
+    """The scenario on its cluster and batch with its own strategies: what a search starts from, whatever is adopted."""
+    plan = {k: v for k, v in stored_plan().items() if k in {"preset", "nodes", "batch"}}
+    return edited(scenario=base_scenario(plan), plan=plan)
+
+
+def files() -> dict[str, uploads.Kept]:
+    """Model, fabric and site that this session has sent and uses."""
+    return dict(st.session_state.get("files", {}))
+
+
+def keep_file(kept: uploads.Kept) -> None:
+    """Use a file from now on."""
+    st.session_state["files"] = files() | {kept.kind: kept}
+    st.session_state["revision"] = st.session_state.get("revision", 0) + 1
+
+
+def forget_file(kind: str) -> None:
+    """Use the scenario's own again."""
+    st.session_state["files"] = {k: v for k, v in files().items() if k != kind}
+    st.session_state["revision"] = st.session_state.get("revision", 0) + 1
+
+
+def say_files(lang: str) -> None:
+    """What of this session stands in the place of the scenario's own, each with a button that takes it out."""
+    for kind, kept in files().items():
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.caption(plain(t(f"uses_{kind}", lang, name=kept.label)))
+            st.button(t("take_out", lang), key=f"forget-{kind}", on_click=forget_file, args=(kind,), type="tertiary")
 
 
 def edited(*, scenario: Scenario, plan: Mapping[str, Any]) -> Scenario:
@@ -154,28 +250,6 @@ def edited(*, scenario: Scenario, plan: Mapping[str, Any]) -> Scenario:
     )
 
 
-def parse_upload(raw: bytes) -> Scenario:
-    """A scenario file that somebody sent: names and inline shapes only, no path of this machine.
-
-    Raises:
-        ScenarioError: with every problem found.
-        ValueError: it names a file.
-    """
-    text = raw.decode("utf-8", errors="replace")
-    tree = plain_tree(read_yaml(text=text, file="upload")[0])
-    cluster = tree.get("cluster") if isinstance(tree.get("cluster"), dict) else {}
-    model, fabric = tree.get("model"), cluster.get("fabric")
-    if isinstance(model, str) and model not in catalog.models():
-        raise ValueError(f"model {model!r}: an uploaded scenario names a model of the catalogue or its shape")
-    if cluster.get("site") is not None:
-        raise ValueError("cluster.site: an uploaded scenario names no file")
-    if cluster.get("profile") not in {None, *shipped()}:
-        raise ValueError(f"cluster.profile: one of {', '.join(shipped())}")
-    if isinstance(fabric, str) and fabric not in {"ib", "roce", "efa", "opa", "ethernet", "tcpx", "none"}:
-        raise ValueError(f"cluster.fabric {fabric!r}: an uploaded scenario names a kind of fabric, no file")
-    return parse_scenario(text, file="upload")
-
-
 def plan_scenario(lang: str) -> Scenario | None:
     """The scenario of this session with its edits, `auto` strategies searched; an error is shown, not raised."""
     plan = stored_plan()
@@ -191,6 +265,7 @@ def plan_scenario(lang: str) -> Scenario | None:
         return None
     store_plan(plan)
     st.caption(f"**{plain(scenario.name)}** · {work.one_line(scenario)}")
+    say_files(lang)
     wrong = work.problems(scenario)
     for name, reason in wrong.items():
         st.error(plain(t("cannot_place", lang, name=name, reason=reason)))
@@ -212,8 +287,85 @@ def answer_of(*, compute: Callable[[], Any], lang: str) -> Any | None:
         with st.spinner(t("working", lang)):
             return compute()
     except (ValueError, TypeError, LookupError, ArithmeticError, OSError) as error:
-        st.error(plain(t("cannot_forecast", lang, reason=error)))
+        st.error(plain(t("cannot_forecast", lang, reason=uploads.without_paths(str(error)))))
         return None
+
+
+def long_answer(
+    *,
+    command: Sequence[str],
+    key: str,
+    lang: str,
+    scenario: Scenario | None = None,
+    sent: Mapping[str, bytes] | None = None,
+    makes: Sequence[str] = (),
+) -> Any | None:
+    """The answer of `planner COMMAND`, with progress and a button that stops it; None until there is one.
+
+    Args:
+        command: its words; the scenario's file is `scenario.yaml`.
+        key: of the button and the words around it.
+        lang: language of the words.
+        scenario: of this session.
+        sent: further files by name.
+        makes: files that are the answer instead of the document on stdout.
+    """
+    given = dict(sent or {})
+    if scenario is not None:
+        local, used = uploads.bundle(scenario, files())
+        given |= used | {"scenario.yaml": local.model_dump_json().encode()}
+    mark = work.fingerprint(command=command, files=given)
+    known = jobs.DESK.answers.get(mark)
+    if known is not None:
+        return known
+    job = st.session_state.get("job")
+    if job is not None and job.key != mark:
+        jobs.DESK.drop(job)
+        job = st.session_state["job"] = None
+    holder = st.empty()
+    with holder.container(horizontal=True, vertical_alignment="center"):
+        st.button(t("stop", lang), key=f"stop-{key}", on_click=_stop_job, icon=":material/stop:")
+        says = st.empty()
+        while job is None:
+            job = jobs.DESK.start(key=mark, command=command, files=given, makes=makes)
+            st.session_state["job"] = job
+            if job is None:
+                says.caption(t("queued", lang))
+                time.sleep(POLL_S)
+        while job.running:
+            # Writing to the page is also where a press of the button, or another page, ends this loop.
+            says.caption(plain(f"{t('at_work', lang, seconds=f'{job.elapsed_s:.0f}')} {job.said()}"))
+            time.sleep(POLL_S)
+    holder.empty()
+    st.session_state["job"] = None
+    try:
+        return jobs.DESK.finish(job)
+    except jobs.JobError as error:
+        st.error(plain(t("cannot_forecast", lang, reason=uploads.without_paths(str(error)))))
+        return None
+
+
+def _stop_job() -> None:
+    job = st.session_state.get("job")
+    if job is not None:
+        job.stop()
+
+
+def downloads(*, document: Any, sheets: Mapping[str, exports.Rows], stem: str, lang: str) -> None:
+    """The answer of a page as JSON, its first sheet as CSV, all of them as a workbook; made when asked for."""
+    first = next(iter(sheets.values()))
+    text = uploads.without_paths
+    with st.container(horizontal=True):
+        for label, make, ending, mime in (
+            ("download_csv", lambda: exports.csv_bytes(first), "csv", "text/csv"),
+            ("download_xlsx", lambda: exports.xlsx_bytes(sheets), "xlsx", XLSX),
+            ("download_json", lambda: text(json.dumps(document, indent=2, ensure_ascii=False, default=str)), "json",
+             "application/json"),
+        ):  # fmt: skip
+            st.download_button(
+                t(label, lang), make, f"{stem}.{ending}", mime, key=f"{stem}-{ending}", on_click="ignore",
+                icon=":material/download:",
+            )  # fmt: skip
 
 
 def asked_for(*, label: str, state: str, lang: str) -> bool:

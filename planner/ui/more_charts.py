@@ -7,9 +7,10 @@ from typing import Any
 import altair as alt
 
 from planner import catalog
-from planner.report.units import percent
+from planner.report.units import percent, seconds
 from planner.ui.charts import LINES
 from planner.ui.text import TEXT, t
+from planner.ui.units import Shown
 
 # Okabe-Ito again: one bucket, one colour.
 COST_PARTS: tuple[tuple[str, str], ...] = (
@@ -39,7 +40,7 @@ def cause_text(cause: str, lang: str) -> str:
     return t(key, lang) if key in TEXT else cause.replace("_", " ")
 
 
-def cost_rows(*, documents: Mapping[str, Mapping[str, Any]], lang: str) -> Rows:
+def cost_rows(*, documents: Mapping[str, Mapping[str, Any]], lang: str, shown: Shown = Shown()) -> Rows:
     """One row a strategy and bucket; buckets without a colour of their own together."""
     named = [k for k, _ in COST_PARTS[:-1]]
     rows = []
@@ -48,57 +49,107 @@ def cost_rows(*, documents: Mapping[str, Mapping[str, Any]], lang: str) -> Rows:
         parts = {k: buckets.get(k, 0.0) for k in named}
         parts["other"] = sum(v for k, v in buckets.items() if k not in named)
         rows += [
-            {"strategy": name, "part": t(f"cost.{k}", lang), "value": v, "order": i}
+            {"strategy": name, "part": t(f"cost.{k}", lang), "value": shown.money_value(v), "order": i}
             for i, (k, v) in enumerate(parts.items())
             if v > 0
         ]
     return rows
 
 
-def cost_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str) -> alt.Chart:
+def cost_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str, shown: Shown = Shown()) -> alt.Chart:
     """Stacked bars of the bill, one a strategy."""
-    rows = cost_rows(documents=documents, lang=lang)
+    rows = cost_rows(documents=documents, lang=lang, shown=shown)
+    unit = shown.rate.currency
     domain = [t(f"cost.{k}", lang) for k, _ in COST_PARTS]
     return (
         alt.Chart(alt.Data(values=rows))
         .mark_bar(size=26, stroke="white", strokeWidth=0.6)
         .encode(
             y=alt.Y("strategy:N", sort=list(documents), title=None, axis=alt.Axis(ticks=False, domain=False)),
-            x=alt.X("value:Q", stack="zero", title="USD", axis=alt.Axis(format="~s", tickCount=5)),
+            x=alt.X("value:Q", stack="zero", title=unit, axis=alt.Axis(format="~s", tickCount=5)),
             color=alt.Color(
                 "part:N",
                 title=None,
                 scale=alt.Scale(domain=domain, range=[c for _, c in COST_PARTS]),
                 legend=alt.Legend(
-                    orient="bottom", columns=3, values=[d for d in domain if any(r["part"] == d for r in rows)]
+                    orient="bottom",
+                    columns=3,
+                    symbolStrokeWidth=0,
+                    values=[d for d in domain if any(r["part"] == d for r in rows)],
                 ),
             ),
             order=alt.Order("order:Q"),
             tooltip=[
                 alt.Tooltip("strategy:N", title=t("strategy", lang)),
                 alt.Tooltip("part:N", title=t("part", lang)),
-                alt.Tooltip("value:Q", title="USD", format=",.0f"),
+                alt.Tooltip("value:Q", title=unit, format=",.0f"),
             ],
         )
         .properties(height=alt.Step(44))
     )
 
 
-def fan_chart(*, document: Mapping[str, Any], lang: str) -> Any:
-    """Chance of being through by a day, with the deadline."""
-    base = alt.Chart(alt.Data(values=list(document["fan"]))).mark_line(strokeWidth=2.5, color=LINES[0])
+def time_cost_chart(*, documents: Mapping[str, Mapping[str, Any]], lang: str, shown: Shown = Shown()) -> Any:
+    """Length against cost of each strategy, P10 to P90 both ways; those that nobody beats in both are filled."""
+    rows = []
+    for name, doc in documents.items():
+        days, cost = doc["days"], doc["cost_usd_total"]
+        beaten = any(
+            (d["days"]["p50"] <= days["p50"] and d["cost_usd_total"]["p50"] < cost["p50"])
+            or (d["days"]["p50"] < days["p50"] and d["cost_usd_total"]["p50"] <= cost["p50"])
+            for d in documents.values()
+        )
+        rows.append(
+            {"strategy": name, "beaten": beaten}
+            | {f"x{k}": shown.time_value(days[k]) for k in ("p10", "p50", "p90")}
+            | {f"y{k}": shown.money_value(cost[k]) for k in ("p10", "p50", "p90")}
+        )
+    axis = t("axis_hours" if shown.time == "hours" else "axis_days", lang)
+    unit = shown.rate.currency
+    colour = alt.Color(
+        "strategy:N",
+        title=None,
+        scale=alt.Scale(domain=list(documents), range=[LINES[i % len(LINES)] for i in range(len(documents))]),
+        legend=alt.Legend(orient="bottom"),
+    )
+    base = alt.Chart(alt.Data(values=rows)).encode(color=colour)
+    x = alt.X("xp50:Q", title=axis, scale=alt.Scale(zero=False))
+    y = alt.Y("yp50:Q", title=unit, scale=alt.Scale(zero=False), axis=alt.Axis(format="~s"))
+    across = base.mark_rule(strokeWidth=2).encode(x="xp10:Q", x2="xp90:Q", y=y)
+    up = base.mark_rule(strokeWidth=2).encode(x=x, y="yp10:Q", y2="yp90:Q")
+    dots = base.mark_point(size=130, strokeWidth=2, opacity=1).encode(
+        x=x,
+        y=y,
+        shape=alt.Shape("strategy:N", scale=alt.Scale(domain=list(documents)), legend=None),
+        fill=alt.condition("datum.beaten", alt.value("white"), colour),
+        tooltip=[
+            alt.Tooltip("strategy:N", title=t("strategy", lang)),
+            *(alt.Tooltip(f"x{k}:Q", title=f"{axis} {k.upper()}", format=".1f") for k in ("p10", "p50", "p90")),
+            *(alt.Tooltip(f"y{k}:Q", title=f"{unit} {k.upper()}", format=",.0f") for k in ("p10", "p50", "p90")),
+        ],
+    )
+    return alt.layer(across, up, dots).properties(height=300)
+
+
+def fan_chart(*, document: Mapping[str, Any], lang: str, shown: Shown = Shown()) -> Any:
+    """Chance of being through by a day (or hour), with the deadline."""
+    points = [dict(p) | {"days": shown.time_value(p["days"])} for p in document["fan"]]
+    axis = t("axis_hours" if shown.time == "hours" else "axis_days", lang)
+    base = alt.Chart(alt.Data(values=points)).mark_line(strokeWidth=2.5, color=LINES[0])
     curve = base.encode(
-        x=alt.X("days:Q", title=t("axis_days", lang), scale=alt.Scale(zero=False)),
+        x=alt.X("days:Q", title=axis, scale=alt.Scale(zero=False)),
         y=alt.Y("probability:Q", title=t("axis_through", lang), axis=alt.Axis(format="%")),
         tooltip=[
-            alt.Tooltip("days:Q", title=t("axis_days", lang), format=".1f"),
+            alt.Tooltip("days:Q", title=axis, format=".1f"),
             alt.Tooltip("probability:Q", title=t("axis_through", lang), format=".0%"),
         ],
     )
     deadline = document["goals"]["deadline_days"]
     if deadline is None:
         return curve.properties(height=300)
-    rule = alt.Chart(alt.Data(values=[{"days": deadline}])).mark_rule(color="#D55E00", strokeDash=[5, 3], strokeWidth=2)
+    rule = alt.Chart(alt.Data(values=[{"days": shown.time_value(deadline)}])).mark_rule(
+        color="#D55E00", strokeDash=[5, 3], strokeWidth=2
+    )
     return alt.layer(curve, rule.encode(x="days:Q")).properties(height=300)
 
 
@@ -124,9 +175,9 @@ def loss_chart(*, document: Mapping[str, Any], lang: str) -> alt.Chart:
     )
 
 
-def checkpoint_chart(*, document: Mapping[str, Any], lang: str) -> alt.Chart:
+def checkpoint_chart(*, curve: Sequence[Mapping[str, float]], lang: str) -> alt.Chart:
     """Goodput over the checkpoint interval."""
-    rows = [{"minutes": r["interval_s"] / 60, "goodput": r["goodput"]} for r in document["checkpoints"]]
+    rows = [{"minutes": r["interval_s"] / 60, "goodput": r["goodput"]} for r in curve]
     return (
         alt.Chart(alt.Data(values=rows))
         .mark_line(point=alt.OverlayMarkDef(filled=True, size=60), color=LINES[2], strokeWidth=2)
@@ -175,7 +226,7 @@ def sweep_chart(*, document: Mapping[str, Any], lang: str) -> Any:
             "kind:N",
             title=None,
             scale=alt.Scale(domain=domain, range=list(LINES[:2])),
-            legend=alt.Legend(orient="bottom", symbolType="stroke"),
+            legend=alt.Legend(orient="bottom", symbolType="stroke", columns=1, labelLimit=300),
         ),
         strokeDash=alt.StrokeDash("kind:N", scale=alt.Scale(domain=domain), legend=None),
         tooltip=[
@@ -189,43 +240,75 @@ def sweep_chart(*, document: Mapping[str, Any], lang: str) -> Any:
     return alt.layer(lines, base.mark_point(filled=True, size=60, opacity=1)).properties(height=320)
 
 
-def pareto_chart(*, document: Mapping[str, Any], lang: str) -> alt.Chart:
-    """Step time against memory: the front, and the best ten on it or near it."""
+def plan_points(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The best ten, then the front: each with an id, what is drawn, and the strategy to adopt."""
+    best = [{"id": f"b{i}", "set": "best_ten", **p} for i, p in enumerate(document["best"], 1)]
+    front = [{"id": f"f{i}", "set": "front", "strategy": p["plan"], **p} for i, p in enumerate(document["pareto"], 1)]
+    return best + front
+
+
+def pareto_chart(*, document: Mapping[str, Any], lang: str, shown: Shown = Shown()) -> alt.Chart:
+    """Step time against memory: the front, and the best ten on it or near it; points can be picked by their id."""
     rows = [
-        {"step_s": p["step_s"], "gb": p["memory_peak_gb"], "set": t("front", lang), "plan": _short(p["plan"])}
-        for p in document["pareto"]
-    ]
-    rows += [
-        {"step_s": p["step_s"], "gb": p["memory_peak_gb"], "set": t("best_ten", lang), "plan": _short(p["plan"])}
-        for p in document["best"]
+        {
+            "id": p["id"],
+            "step_s": p["step_s"],
+            "gb": shown.bytes_value(p["memory_peak_gb"]),
+            "set": t(p["set"], lang),
+            "plan": short_plan(p["plan"]),
+        }
+        for p in reversed(plan_points(document))
     ]
     domain = [t("front", lang), t("best_ten", lang)]
+    picked = alt.selection_point(name="picked", fields=["id"])
+    memory = t("axis_memory", lang, unit=shown.memory)
     return (
         alt.Chart(alt.Data(values=rows))
-        .mark_point(filled=True, size=80, opacity=0.85)
+        .mark_point(filled=True, size=90, cursor="pointer")
         .encode(
-            x=alt.X("gb:Q", title=t("axis_memory", lang), scale=alt.Scale(zero=False)),
-            y=alt.Y("step_s:Q", title=t("axis_step", lang), scale=alt.Scale(zero=False)),
+            x=alt.X("gb:Q", title=memory, scale=alt.Scale(zero=False)),
+            y=alt.Y("step_s:Q", title=t("axis_step", lang), scale=alt.Scale(type="log", nice=False, padding=12)),
             color=alt.Color(
                 "set:N",
                 title=None,
                 scale=alt.Scale(domain=domain, range=[LINES[0], LINES[1]]),
-                legend=alt.Legend(orient="bottom"),
+                legend=alt.Legend(orient="bottom", columns=1, labelLimit=300),
             ),
             shape=alt.Shape("set:N", scale=alt.Scale(domain=domain, range=["circle", "diamond"]), legend=None),
+            opacity=alt.condition(picked, alt.value(0.9), alt.value(0.25)),
             tooltip=[
                 alt.Tooltip("plan:N", title=t("page.plan", lang)),
                 alt.Tooltip("step_s:Q", format=".3~g", title=t("axis_step", lang)),
-                alt.Tooltip("gb:Q", format=".1f", title=t("axis_memory", lang)),
+                alt.Tooltip("gb:Q", format=".1f", title=memory),
             ],
         )
-        .properties(height=320)
+        .add_params(picked)
+        .properties(height=340)
     )
 
 
-def _short(plan: Mapping[str, Any]) -> str:
+def short_plan(plan: Mapping[str, Any]) -> str:
+    """Degrees above one, sharding and recompute of a plan."""
     keys = ("tp", "pp", "vpp", "cp", "ep", "dp")
-    return " ".join(f"{k}{plan[k]}" for k in keys if plan.get(k, 1) > 1) + f" zero{plan.get('zero_stage', 0)}"
+    degrees = " ".join(f"{k}{plan[k]}" for k in keys if plan.get(k, 1) > 1) or "dp1"
+    return f"{degrees} zero{plan.get('zero_stage', 0)} mbs{plan.get('micro_batch_sequences', 1)}"
+
+
+def plan_rows(*, document: Mapping[str, Any], lang: str, shown: Shown) -> Rows:
+    """The best ten as a table."""
+    return [
+        {
+            "#": rank,
+            t("page.plan", lang): short_plan(p["plan"]),
+            t("one_step", lang): seconds(p["step_s"]),
+            t("days", lang): shown.days(p["days"]),
+            t("cost", lang): shown.money(p["cost_usd"]),
+            t("peak_memory", lang): shown.gigabytes(p["memory_peak_gb"]),
+            t("bottleneck", lang): cause_text(p["limited_by"], lang),
+            t("why", lang): p["why"],
+        }
+        for rank, p in enumerate(document["best"], 1)
+    ]
 
 
 def waterfall_chart(*, document: Mapping[str, Any], lang: str) -> alt.Chart:
@@ -316,7 +399,7 @@ def scatter_chart(*, document: Mapping[str, Any], lang: str) -> Any:
                 "metric:N",
                 title=None,
                 scale=alt.Scale(range=list(LINES)),
-                legend=alt.Legend(orient="bottom", columns=3),
+                legend=alt.Legend(orient="bottom", columns=2),
             ),
             tooltip=[
                 alt.Tooltip("id:N"),
@@ -419,3 +502,90 @@ def sample_rows(*, samples: Sequence[Mapping[str, Any]]) -> Rows:
     """Samples as a flat table."""
     keys = ("kind", "op", "dtype", "layout", "phase", "state", "n", "p10_s", "p50_s", "p90_s", "clock_mhz", "power_w")
     return [{"shape": ", ".join(f"{k} {v}" for k, v in s["shape"].items())} | {k: s[k] for k in keys} for s in samples]
+
+
+def own_rows(*, document: Mapping[str, Any], lang: str) -> Rows:
+    """Every row of somebody's runs: measured, forecast as shipped, and with the fitted constants."""
+
+    def side(row: Mapping[str, Any], key: str) -> tuple[Any, Any]:
+        found = row[key] or {}
+        return found.get("predicted"), found.get("error_pct")
+
+    out = []
+    for row in document["rows"]:
+        zero, zero_error = side(row, "zero_shot")
+        site, site_error = side(row, "site")
+        out.append(
+            {
+                "id": row["id"] or str(row["row"]),
+                "metric": row["metric"],
+                t("col_unit", lang): row["unit"],
+                t("measured", lang): row["measured"],
+                t("forecast", lang): zero,
+                t("error_pct", lang): zero_error,
+                t("with_site", lang): site,
+                t("site_error_pct", lang): site_error,
+                t("flags", lang): ", ".join(row["flags"]) or (row["skipped"] or ""),
+            }
+        )
+    return out
+
+
+# Bytes that a rank's link carries for a byte of the buffer, over n ranks (nccl-tests PERFORMANCE.md).
+BUS_FACTORS = {
+    "all_reduce": lambda n: 2 * (n - 1) / n,
+    "all_gather": lambda n: (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "all_to_all": lambda n: (n - 1) / n,
+}
+
+
+def _collectives(samples: Sequence[Mapping[str, Any]]) -> Rows:
+    found = []
+    for s in samples:
+        ranks, nodes, nbytes = (int(s["shape"][k]) for k in ("ranks", "nodes", "bytes"))
+        factor = BUS_FACTORS[s["op"]](ranks) if s["op"] in BUS_FACTORS and ranks > 1 else 1.0
+        found.append(
+            {
+                "op": s["op"],
+                "ranks": ranks,
+                "nodes": nodes,
+                "bytes": nbytes,
+                "layout": s["layout"],
+                "us": s["p50_s"] * 1e6,
+                "gbs": factor * nbytes / s["p50_s"] / 1e9,
+            }
+        )
+    return found
+
+
+def collective_rows(*, samples: Sequence[Mapping[str, Any]], lang: str) -> Rows:
+    """Measured collectives as a table."""
+    return [
+        {
+            t("collective", lang): r["op"],
+            t("ranks", lang): r["ranks"],
+            t("nodes", lang): r["nodes"],
+            "bytes": r["bytes"],
+            "layout": r["layout"],
+            "µs": r["us"],
+            t("bus_rate", lang): r["gbs"],
+        }
+        for r in _collectives(samples)
+    ]
+
+
+def collective_chart(*, samples: Sequence[Mapping[str, Any]], lang: str) -> Any:
+    """Bus bandwidth against message size, a line an operation and group."""
+    rows = [r | {"name": f"{r['op']} · {r['ranks']} ({r['nodes']})"} for r in _collectives(samples)
+            if r["layout"] == "out_of_place"] or _collectives(samples)  # fmt: skip
+    base = alt.Chart(alt.Data(values=[r | {"name": r.get("name", r["op"])} for r in rows])).encode(
+        x=alt.X("bytes:Q", scale=alt.Scale(type="log", base=2), title="bytes", axis=alt.Axis(format="~s", tickCount=8)),
+        y=alt.Y("gbs:Q", title=f"{t('bus_rate', lang)}", axis=alt.Axis(tickCount=5)),
+        color=alt.Color(
+            "name:N", title=None, scale=alt.Scale(range=list(LINES)), legend=alt.Legend(orient="bottom", columns=2)
+        ),
+        tooltip=["name:N", alt.Tooltip("bytes:Q", format=","), alt.Tooltip("us:Q", format=".4~g", title="µs"),
+                 alt.Tooltip("gbs:Q", format=".1f", title="GB/s")],
+    )  # fmt: skip
+    return alt.layer(base.mark_line(strokeWidth=2), base.mark_point(filled=True, size=30)).properties(height=300)

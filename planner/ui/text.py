@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from planner.report.units import dollars, percent
+from planner.report.units import percent
+from planner.ui.units import Shown
 from planner.ui.words import WORDS
 
 LANGUAGES = ("en", "zh")
@@ -114,7 +115,7 @@ TEXT: dict[str, dict[str, str]] = {
     },
     "no_scaling": {"en": "No other cluster size fits.", "zh": "没有其他可行的集群规模。"},
     "axis_step": {"en": "seconds per step", "zh": "每步秒数"},
-    "axis_memory": {"en": "GB per GPU", "zh": "每 GPU 显存 (GB)"},
+    "axis_memory": {"en": "{unit} per GPU", "zh": "每 GPU 显存 ({unit})"},
     "axis_gpus": {"en": "GPUs", "zh": "GPU 数"},
     "axis_rate": {"en": "tokens/s/GPU", "zh": "词元/秒/GPU"},
     "capacity": {"en": "capacity {gb}", "zh": "容量 {gb}"},
@@ -140,7 +141,7 @@ TEXT: dict[str, dict[str, str]] = {
         "zh": "{name}：算子与链路时间依据 {shares}。",
     },
     "download_yaml": {"en": "Scenario (YAML)", "zh": "场景 (YAML)"},
-    "download_json": {"en": "Forecast (JSON)", "zh": "预测结果 (JSON)"},
+    "download_json": {"en": "Answer (JSON)", "zh": "结果 (JSON)"},
     "working": {"en": "Forecasting…", "zh": "正在预测…"},
     "time.matmul": {"en": "matrix products", "zh": "矩阵乘"},
     "time.attention": {"en": "attention", "zh": "注意力"},
@@ -160,17 +161,17 @@ TEXT: dict[str, dict[str, str]] = {
 }
 TEXT |= {key: {"en": english, "zh": chinese} for key, (english, chinese) in WORDS.items()}
 
-FLIPS: tuple[tuple[re.Pattern[str], str, Callable[[float], str]], ...] = (
+FLIPS: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"tokens trained \(share of the plan\) (?P<side>below|above) which (?P<other>.+) is cheaper"),
-     "flip_tokens", percent),
+     "flip_tokens", "share"),
     (re.compile(r"price of a GPU-hour \(USD\) (?P<side>below|above) which (?P<other>.+) is cheaper"),
-     "flip_price", lambda x: f"{x:.2f} USD"),
-    (re.compile(r"engineering of (?P<best>.+) \(USD\) above which (?P<other>.+) is cheaper"), "flip_labour", dollars),
-    (re.compile(r"engineering of (?P<other>.+) \(USD\) below which it is cheaper"), "flip_labour_below", dollars),
+     "flip_price", "price"),
+    (re.compile(r"engineering of (?P<best>.+) \(USD\) above which (?P<other>.+) is cheaper"), "flip_labour", "money"),
+    (re.compile(r"engineering of (?P<other>.+) \(USD\) below which it is cheaper"), "flip_labour_below", "money"),
     (re.compile(r"runs in the programme (?P<side>below|above) which (?P<other>.+) is cheaper"),
-     "flip_runs", lambda x: f"{x:.2f}"),
+     "flip_runs", "plain"),
     (re.compile(r"step time of (?P<best>.+) \(factor on forecast\) at which (?P<other>.+) is as fast"),
-     "flip_step", lambda x: f"{x:.2f}"),
+     "flip_step", "plain"),
 )  # fmt: skip
 SIDES = {"below": {"en": "below", "zh": "低于"}, "above": {"en": "above", "zh": "高于"}}
 
@@ -184,15 +185,21 @@ def t(key: str, lang: str, **values: Any) -> str:
     return TEXT[key][lang].format(**values)
 
 
-def flip_text(*, flip: dict[str, Any], lang: str) -> str:
+def flip_text(*, flip: dict[str, Any], lang: str, shown: Shown = Shown()) -> str:
     """One entry of `flips_at` in words; an entry of unknown wording is quoted as it is."""
-    for pattern, key, show in FLIPS:
+    shows: dict[str, Callable[[float], str]] = {
+        "price": shown.unit_price,
+        "money": shown.money,
+        "share": percent,
+        "plain": lambda x: f"{x:.2f}",
+    }
+    for pattern, key, kind in FLIPS:
         found = pattern.fullmatch(flip["input"])
         if found:
             words = found.groupdict()
             if "side" in words:
                 words["side"] = SIDES[words["side"]][lang]
-            return t(key, lang, value=show(flip["value"]), **words)
+            return t(key, lang, value=shows[kind](flip["value"]), **words)
     return f"{flip['input']}: {flip['value']:.3g}"
 
 

@@ -1,6 +1,11 @@
 """What the pages compute: presets, edits, forecasts. Heavy work is cached by the scenario's own text."""
 
+import hashlib
 import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,25 +15,32 @@ from ruamel.yaml import YAML
 
 import planner
 from planner import catalog
-from planner.decide.claims import judge, read_claim
+from planner.cost.measured import wire_of_profile
 from planner.decide.compare import compare
 from planner.decide.dossier import sizes_around
 from planner.decide.roadmap import roadmap
 from planner.decide.run import checkpoint_curve, plan_of, run_document
 from planner.decide.search import resolve_auto
-from planner.decide.search_answer import search
 from planner.decide.sensitivity import sensitivity
-from planner.decide.size import size
 from planner.decide.sweep import sweep_document
-from planner.forecast import ForecastError, forecast_strategy, step_on
+from planner.forecast import ForecastError, forecast_strategy, resolve, step_on, step_spans
+from planner.profile.load import MAX_BYTES as MAX_PROFILE_BYTES
 from planner.profile.load import load_profile, parse_profile
+from planner.report.page import write_page
 from planner.scenario import Scenario, Strategy, load_scenario
 from planner.scenario.layout_checks import layout_problems
-from planner.validate.command import validate_kind
+from planner.simulate.recorder import Span
+from planner.simulate.trace import trace_bytes
+from planner.ui.uploads import Kept, fabric_of, tree_of, without_paths
+from planner.validate.own_run import csv_of_rows
+from planner.validate.runs import packaged_rows
 
 FOLDER = Path(planner.__file__).resolve().parents[1] / "scenarios"
 AUTO = "auto"
 MAX_NODES = 200_000
+# Tasks of a step (stages x chunks x micro-batches): more would keep other people waiting.
+MAX_TASKS, MAX_DRAWN_TASKS = 300_000, 100_000
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
 RATIOS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4)
 
 
@@ -127,7 +139,24 @@ def problems(scenario: Scenario) -> dict[str, str]:
         )
         if found:
             out[name] = "; ".join(problem.reason for problem in found)
+            continue
+        try:
+            _check_tasks(scenario=scenario, strategy=strategy, most=MAX_TASKS)
+        except ForecastError as error:
+            out[name] = str(error)
     return out
+
+
+def _check_tasks(*, scenario: Scenario, strategy: Strategy, most: int) -> None:
+    """Refuse a step that would take long to walk.
+
+    Raises:
+        ForecastError: more tasks than `most`, or a layout that cannot be placed.
+    """
+    lay = resolve(scenario=scenario, strategy=strategy).layout
+    tasks = lay.pp * lay.vpp * lay.micro_batches
+    if tasks > most:
+        raise ForecastError(f"a step of {tasks:,} tasks (stages x chunks x micro-batches); a page runs up to {most:,}")
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
@@ -147,9 +176,15 @@ def resolved(scenario_json: str) -> Scenario:
     return scenario
 
 
+def fingerprint(*, command: Sequence[str], files: Mapping[str, bytes]) -> str:
+    """Hash of a command and its files."""
+    parts = [*command, *(f"{name}={hashlib.sha256(data).hexdigest()}" for name, data in sorted(files.items()))]
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+
+
 def one_line(scenario: Scenario) -> str:
     """Model, machines and tokens of a scenario."""
-    model = scenario.model if isinstance(scenario.model, str) else scenario.model_spec.name
+    model = scenario.model_spec.name
     tokens = scenario.training.tokens
     amount = f"{tokens / 1e12:g} T" if tokens >= 1e12 else f"{tokens / 1e9:g} B"
     return f"{model} · {scenario.gpus:,} GPU ({scenario.cluster.nodes:,} × {scenario.cluster.node}) · {amount} tokens"
@@ -171,7 +206,26 @@ def comparison(scenario_json: str) -> dict[str, Any]:
     Raises:
         ForecastError: a strategy cannot be forecast as written.
     """
-    return dict(compare(scenario=Scenario.model_validate_json(scenario_json), engine="fast").document)
+    document = dict(compare(scenario=Scenario.model_validate_json(scenario_json), engine="fast").document)
+    return dict(json.loads(without_paths(json.dumps(document))))
+
+
+def can_pdf() -> bool:
+    """Whether the package that prints PDF is installed (extra `report`)."""
+    return find_spec("weasyprint") is not None
+
+
+@st.cache_data(max_entries=8, show_spinner=False)
+def pdf(html: bytes) -> bytes:
+    """A report as PDF; it fetches nothing.
+
+    Raises:
+        ReportError: without the package.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "report.pdf"
+        write_page(path=path, html=html.decode())
+        return path.read_bytes()
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -202,13 +256,54 @@ def scaling_points(scenario_json: str) -> list[dict[str, Any]]:
 
 @st.cache_data(max_entries=32, show_spinner=False)
 def run_answer(scenario_json: str, name: str, replications: int) -> dict[str, Any]:
-    """Answer `run` of a strategy, with goodput over checkpoint intervals."""
+    """Answer `run` of a strategy, in this process: for few replications."""
     scenario = Scenario.model_validate_json(scenario_json)
-    document = run_document(scenario=scenario, name=name, replications=replications)
-    if document["feasible"]:
-        forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
-        document["checkpoints"] = checkpoint_curve(plan=plan_of(scenario=scenario, name=name, forecast=forecast))
-    return document
+    return dict(run_document(scenario=scenario, name=name, replications=replications))
+
+
+@st.cache_data(max_entries=32, show_spinner=False)
+def checkpoints(scenario_json: str, name: str) -> list[dict[str, float]]:
+    """Goodput over checkpoint intervals, in closed form."""
+    scenario = Scenario.model_validate_json(scenario_json)
+    forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
+    return checkpoint_curve(plan=plan_of(scenario=scenario, name=name, forecast=forecast))
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimeline:
+    """One step by events: every span, and what the page says of it."""
+
+    spans: tuple[Span, ...]
+    streams: tuple[str, ...]
+    step_s: float
+    stages: int
+    micro_batches: int
+    bubble_frac: float
+
+
+# Spans are shared between sessions and never changed: a copy of a few hundred thousand costs more than the step.
+@st.cache_resource(max_entries=4, show_spinner=False)
+def step_timeline(scenario_json: str, name: str) -> StepTimeline:
+    """One step of a strategy by events.
+
+    Raises:
+        ForecastError: it cannot be forecast, or its step has more tasks than a page shows.
+    """
+    scenario = Scenario.model_validate_json(scenario_json)
+    strategy = scenario.strategies[name]
+    if isinstance(strategy, Strategy):
+        _check_tasks(scenario=scenario, strategy=strategy, most=MAX_DRAWN_TASKS)
+    forecast = forecast_strategy(scenario=scenario, name=name, engine="fast")
+    lay, breakdown = forecast.resolved.layout, dict(forecast.answer.breakdown_s)
+    spans = tuple(step_spans(scenario=scenario, forecast=forecast))
+    streams = tuple(dict.fromkeys(s.track.rpartition("/")[2] for s in spans))
+    end_s = max(s.end_s for s in spans)
+    return StepTimeline(spans, streams, end_s, lay.pp, lay.micro_batches, breakdown["bubble"] / forecast.answer.step_s)
+
+
+def step_trace(scenario_json: str, name: str) -> bytes:
+    """The same step as a gzipped trace for Perfetto or chrome://tracing."""
+    return trace_bytes(step_timeline(scenario_json, name).spans)
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
@@ -216,18 +311,6 @@ def sweep_answer(scenario_json: str, name: str) -> dict[str, Any]:
     """Answer `sweep` of a strategy around the scenario's size."""
     scenario = Scenario.model_validate_json(scenario_json)
     return dict(sweep_document(scenario=scenario, name=name, gpus=sizes_around(scenario)))
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def search_answer(scenario_json: str) -> dict[str, Any]:
-    """Answer `search`."""
-    return dict(search(scenario=Scenario.model_validate_json(scenario_json)))
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def size_answer(scenario_json: str) -> dict[str, Any]:
-    """Answer `size` under the scenario's goals."""
-    return dict(size(scenario=Scenario.model_validate_json(scenario_json)))
 
 
 @st.cache_data(max_entries=32, show_spinner=False)
@@ -243,18 +326,6 @@ def roadmap_answer(scenario_json: str, name: str) -> dict[str, Any]:
 
 
 @st.cache_data(max_entries=8, show_spinner=False)
-def accuracy_answer(kind: str) -> dict[str, Any]:
-    """Packaged rows of a kind judged; the same for everybody."""
-    return dict(validate_kind(kind=kind, path=None, engine="fast", group=None))
-
-
-@st.cache_data(max_entries=1, show_spinner=False)
-def claims_answer() -> list[dict[str, Any]]:
-    """Every shipped claim judged; the same for everybody."""
-    return [judge(read_claim(path)) for path in sorted((FOLDER / "claims").glob("*.yaml"))]
-
-
-@st.cache_data(max_entries=8, show_spinner=False)
 def profile_rows(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Device and run of a shipped profile, and its samples as rows."""
     profile = load_profile(name)
@@ -262,15 +333,36 @@ def profile_rows(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return head, [s.model_dump() for s in profile.samples]
 
 
-def uploaded_profile(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The same of a profile that somebody sent.
+def uploaded_profile(raw: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The same of a profile that somebody sent, plain or gzip.
 
     Raises:
-        ValueError: not a profile, or of a newer schema.
+        ValueError: too large, not a profile, or of a newer schema.
     """
-    profile = parse_profile(text, source="upload")
+    tree = tree_of(raw, most=MAX_PROFILE_BYTES, what="a profile")
+    profile = parse_profile(json.dumps(tree), source="upload")
     head = {"device": profile.device.model_dump(), "run": profile.run.model_dump()}
     return head, [s.model_dump() for s in profile.samples]
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def measured_fabric(
+    raw: bytes, file_name: str, op: str | None, ranks: int | None, nodes: int | None
+) -> tuple[Kept, list[dict[str, Any]], list[str]]:
+    """Output of nccl-tests as a fabric that a plan can use, its samples, and notes.
+
+    Raises:
+        ValueError: nothing in it can be used.
+    """
+    found = fabric_of(raw, file_name=file_name, op=op, ranks=ranks, nodes=nodes)
+    wire_of_profile(found[0].path())
+    return found
+
+
+@st.cache_data(max_entries=1, show_spinner=False)
+def runs_template() -> bytes:
+    """A table of runs to fill in: the columns, and two public rows as examples."""
+    return csv_of_rows(packaged_rows()[:2]).encode()
 
 
 def differences(scenario: Scenario) -> list[dict[str, Any]]:

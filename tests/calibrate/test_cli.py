@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrate.cli import main
-from calibrate.nccl import NcclError, parse_nccl
 from planner.profile.load import load_profile
+from planner.profile.nccl import NcclError, parse_nccl
 
 TEXT = """# nThread 1 nGpus 2 minBytes 8 maxBytes 1048576 step: 2(factor)
 # Collective test starting: all_reduce_perf

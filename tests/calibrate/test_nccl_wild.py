@@ -6,9 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrate.cli import main
-from calibrate.fabric_file import gpu_name
-from calibrate.nccl import NcclError, read_nccl
+from planner.profile.fabric_file import gpu_name
 from planner.profile.load import load_profile
+from planner.profile.nccl import NcclError, read_nccl
 
 
 def ranks(n, per_node, device="NVIDIA H100 80GB HBM3", group=True):

@@ -15,15 +15,22 @@ from streamlit.testing.v1 import AppTest
 
 from planner.decide.compare import compare
 from planner.decide.run import run_document
-from planner.report.units import days
+from planner.report.units import days, seconds
+from planner.scenario import Strategy
 from planner.scenario.issues import ScenarioError
-from planner.ui import frame, work
+from planner.ui import frame, uploads, work
 from planner.ui.text import LANGUAGES, t
 from planner.ui.words import WORDS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(p.stem for p in (ROOT / "planner/ui/pages").glob("*.py") if p.stem != "__init__")
 SMALL = "gpt2-124m-8xh100"
+
+
+def frame_base(kept):
+    scenario = work.load_preset(kept["preset"])
+    taken = Strategy.model_validate(kept["strategy"])
+    return scenario.model_copy(update={"strategies": {**scenario.strategies, work.editable(scenario): taken}})
 
 
 def open_page(name, *, lang="en", plan=None):
@@ -54,6 +61,10 @@ def test_compare_shows_the_command_lines_table():
     shown = at.dataframe[0].value
     assert list(shown["criterion"]) == [r["text"] for r in document["decision_table"]]
     assert document["verdict"]["choice"] in at.success[0].value
+    figures = at.dataframe[-1].value
+    lines = [line for doc in document["strategies"].values() for line in doc["provenance"]]
+    assert list(figures["id"]) == [line["id"] for line in lines]
+    assert list(figures["value"]) == pytest.approx([line["value"] for line in lines])
 
 
 def test_risk_shows_the_command_lines_days():
@@ -77,10 +88,20 @@ def test_a_search_result_becomes_the_plan():
     assert not at.exception
     take = [b for b in at.button if b.key.startswith("take-")]
     assert take
+    assert len(at.dataframe[0].value) == 10
+    best = at.metric[0].value
     take[0].click().run()
     assert not at.exception
     assert at.session_state["plan"]["preset"] == SMALL
-    assert at.session_state["plan"]["tp"] >= 1
+    asked = at.query_params["plan"]
+    kept = frame.decode(asked[0] if isinstance(asked, list) else asked)
+    assert kept["strategy"]["framework"]["mode"] in {"graph", "compile", "regional", "eager"}
+    at.switch_page("planner/ui/plan.py").run()
+    assert not at.exception
+    assert not at.error
+    name = work.editable(work.load_preset(SMALL))
+    document = work.comparison(frame.edited(scenario=frame_base(kept), plan=kept).model_dump_json())
+    assert seconds(document["strategies"][name]["step_s"]["p50"])[:3] == best[:3]
 
 
 def test_an_edit_on_the_plan_reaches_the_other_pages_and_the_address():
@@ -122,6 +143,9 @@ def _packed(data):
         _packed({"preset": SMALL, "recompute": "rm -rf"}),
         _packed({"preset": SMALL, "path": "/etc/passwd"}),
         _packed({"preset": "a" * 100_000}),
+        _packed({"preset": SMALL, "strategy": {"tp": 8, "path": "/etc/passwd"}}),
+        _packed({"preset": SMALL, "strategy": ["tp"]}),
+        _packed({"preset": SMALL, "recompute": ["none"]}),
     ],
 )
 def test_addresses_that_are_not_ours_are_refused(text):
@@ -149,7 +173,7 @@ strategies: {stack: {preset: stack}}
 
 
 def test_an_upload_is_read_like_a_file():
-    assert frame.parse_upload(GOOD).gpus == 16
+    assert uploads.scenario_of(GOOD).gpus == 16
 
 
 @pytest.mark.parametrize(
@@ -159,14 +183,17 @@ def test_an_upload_is_read_like_a_file():
         ((b"nodes: 2", b"nodes: 2, site: /etc/passwd"), "names no file"),
         ((b"nodes: 2", b"nodes: 2, profile: /etc/passwd"), "one of"),
         ((b"nodes: 2", b"nodes: 2, fabric: /etc/passwd"), "names a kind"),
+        ((b"nodes: 2", b"nodes: 2, fabric: {measured: /etc/passwd}"), "names no file"),
+        ((b"nodes: 2", b"nodes: 2, fabric: {measured: [/etc/passwd]}"), "names no file"),
+        ((b"nodes: 2", b"nodes: 2, profile: [x]"), "one of"),
     ],
 )
 def test_an_upload_names_no_file_of_this_machine(change, words):
     with pytest.raises(ValueError, match=words):
-        frame.parse_upload(GOOD.replace(*change))
+        uploads.scenario_of(GOOD.replace(*change))
 
 
 @pytest.mark.parametrize("raw", [b"\xff\xfe\x00", b"a: &x [*x]", b"[" * 5000, b"model: [", b"- 1", b"\x00" * 100])
 def test_hostile_uploads_are_refused(raw):
     with pytest.raises((ScenarioError, ValueError)):
-        frame.parse_upload(raw)
+        uploads.scenario_of(raw)

@@ -2,14 +2,14 @@
 
 import streamlit as st
 
-from planner.report.units import dollars, percent
-from planner.ui import frame, more_charts, work
+from planner.report.units import percent
+from planner.ui import exports, frame, more_charts, work
 from planner.ui.text import plain, t
 
 lang = frame.heading("page.roadmap")
 scenario = frame.plan_scenario(lang)
 if scenario is not None:
-    text = scenario.model_dump_json()
+    text, shown = scenario.model_dump_json(), frame.asked_units()
     name = frame.strategy_choice(scenario=scenario, lang=lang, key="roadmap-strategy")
     document = frame.answer_of(compute=lambda: work.roadmap_answer(text, name), lang=lang)
     if document is not None and not document["feasible"]:
@@ -21,7 +21,9 @@ if scenario is not None:
             for key in ("glue", "operator", "parallel"):
                 st.metric(t(f"ceiling.{key}", lang), percent(ceilings[key]))
             st.metric(t("all_steps", lang), f"{document['waterfall']['speedup']:.2f}×")
-        st.altair_chart(more_charts.waterfall_chart(document=document, lang=lang), width="stretch")
+        order = document["waterfall"]["sequence"]
+        words = "; ".join(f"{s['key'].replace('_', ' ')}: {percent(s['gain_frac'])}" for s in order)
+        st.altair_chart(more_charts.waterfall_chart(document=document, lang=lang), width="stretch", alt=words)
         for step in document["steps"]:
             gain = step["gain_frac"]
             title = f"{step['name']} · {percent(gain['p50'])} ({percent(gain['p10'])} – {percent(gain['p90'])})"
@@ -35,8 +37,8 @@ if scenario is not None:
                             weeks=f"{weeks['mid']:.1f}",
                             low=f"{weeks['low']:.1f}",
                             high=f"{weeks['high']:.1f}",
-                            cost=dollars(step["cost_usd"]),
-                            saving=dollars(step["expected_saving_usd"]),
+                            cost=shown.money(step["cost_usd"]),
+                            saving=shown.money(step["expected_saving_usd"]),
                             payback=step["payback_date"] or "—",
                             success=percent(step["p_success"]),
                             risk=step["risk"],
@@ -53,10 +55,15 @@ if scenario is not None:
                         lang,
                         steps=cutoff["after_steps"],
                         next=cutoff["next"],
-                        gain=dollars(cutoff["next_gain_usd"]),
-                        cost=dollars(cutoff["next_cost_usd"]),
+                        gain=shown.money(cutoff["next_gain_usd"]),
+                        cost=shown.money(cutoff["next_cost_usd"]),
                     )
                 )
             )
+        refused = [{t("step", lang): k, t("why", lang): v} for k, v in document["refused"].items()]
         with st.expander(t("refused", lang)):
-            frame.table(rows=[{t("step", lang): k, t("why", lang): v} for k, v in document["refused"].items()])
+            frame.table(rows=refused)
+        flat = [{r["setting"]: r["value"] for r in exports.flat({k: v for k, v in s.items() if k != "checks"})}
+                for s in document["steps"]]  # fmt: skip
+        sheets = {"Steps": flat, "Order": order, "Refused": refused}
+        frame.downloads(document=document, sheets=sheets, stem=f"roadmap-{scenario.hash()}", lang=lang)

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from planner.report.units import whole
+from planner.report.units import percent, whole
 from planner.ui import frame, more_charts, work
 from planner.ui.text import t
 
@@ -16,6 +16,14 @@ if scenario is not None:
         knee = document["knee"]
         if knee:
             st.info(t("knee", lang, gpus=whole(knee["gpus"]), cause=more_charts.cause_text(knee["cause"], lang)))
-        st.altair_chart(more_charts.sweep_chart(document=document, lang=lang), width="stretch")
+        words = "; ".join(
+            f"{t(f'curve.{kind}', lang)}: "
+            + ", ".join(f"{p['gpus']:,} GPU {percent(p['scaling_efficiency'])}" for p in points
+                        if p["scaling_efficiency"] is not None)
+            for kind, points in (("strong", document["points"]), ("weak", document["weak"]))
+        )  # fmt: skip
+        st.altair_chart(more_charts.sweep_chart(document=document, lang=lang), width="stretch", alt=words)
         st.caption(t("sweep_note", lang))
-        frame.table(rows=more_charts.sweep_rows(document=document, lang=lang))
+        rows = more_charts.sweep_rows(document=document, lang=lang)
+        frame.table(rows=rows)
+        frame.downloads(document=document, sheets={"Scaling": rows}, stem=f"scaling-{scenario.hash()}", lang=lang)

@@ -13,7 +13,14 @@ if scenario is not None:
     text = scenario.model_dump_json()
     name = frame.strategy_choice(scenario=scenario, lang=lang, key="sensitivity-strategy")
     metric = str(
-        st.segmented_control(t("metric", lang), METRICS, default="days", required=True, key="sensitivity-metric")
+        st.segmented_control(
+            t("metric", lang),
+            METRICS,
+            default="days",
+            required=True,
+            key="sensitivity-metric",
+            format_func=lambda m: t({"days": "days", "cost": "cost", "step": "one_step"}[m], lang),
+        )
     )
     document = frame.answer_of(compute=lambda: work.sensitivity_answer(text, name, metric), lang=lang)
     if document is not None and not document["feasible"]:
@@ -23,8 +30,13 @@ if scenario is not None:
         if following:
             line = t("measure_next", lang, input=following["input"].replace("_", " "), how=following["how"])
             st.success(plain(line))
-        st.altair_chart(more_charts.tornado_chart(document=document, lang=lang), width="stretch")
+        words = "; ".join(f"{r['input'].replace('_', ' ')}: {r['low']:.4g} – {r['high']:.4g}"
+                          for r in document["tornado"])  # fmt: skip
+        chart = more_charts.tornado_chart(document=document, lang=lang)
+        st.altair_chart(chart, width="stretch", alt=f"{document['unit']}. {words}")
         with st.expander(t("numbers", lang)):
             frame.table(rows=document["tornado"])
             frame.table(rows=document["sobol"])
             frame.table(rows=document["inputs"])
+        sheets = {"Tornado": document["tornado"], "Sobol": document["sobol"], "Inputs": document["inputs"]}
+        frame.downloads(document=document, sheets=sheets, stem=f"sensitivity-{scenario.hash()}", lang=lang)

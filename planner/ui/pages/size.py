@@ -2,14 +2,14 @@
 
 import streamlit as st
 
-from planner.report.units import days, dollars, percent, whole
-from planner.ui import frame, work
+from planner.report.units import percent, whole
+from planner.ui import exports, frame
 from planner.ui.text import plain, t
 
 lang = frame.heading("page.size")
 scenario = frame.plan_scenario(lang)
 if scenario is not None:
-    goals = scenario.goals
+    goals, shown = scenario.goals, frame.asked_units()
     with st.container(horizontal=True):
         deadline = st.number_input(
             t("deadline", lang), 1.0, 3650.0, float(goals.deadline_days or 60.0), key="size-deadline"
@@ -23,7 +23,8 @@ if scenario is not None:
     )
     asked = scenario.model_copy(update={"goals": wanted})
     if frame.asked_for(label="do_size", state=f"size-{asked.hash()}", lang=lang):
-        document = frame.answer_of(compute=lambda: work.size_answer(asked.model_dump_json()), lang=lang)
+        command = ["size", "scenario.yaml", "--json"]
+        document = frame.long_answer(command=command, key="size", lang=lang, scenario=asked)
         if document is not None:
             best = document["recommended"]
             if best is None:
@@ -36,8 +37,8 @@ if scenario is not None:
                     node=best["node"],
                     gpus=whole(best["gpus"]),
                     source=f"{best['provider']}, {best['tenure'].replace('_', ' ')}",
-                    days=days(best["days"]["p50"]),
-                    cost=dollars(best["cost_usd"]["p50"]),
+                    days=shown.days(best["days"]["p50"]),
+                    cost=shown.money(best["cost_usd"]["p50"]),
                 )
                 (st.success if document["feasible"] else st.warning)(plain(line))
                 with st.container(horizontal=True):
@@ -53,4 +54,7 @@ if scenario is not None:
             st.subheader(t("acceptance", lang))
             frame.table(rows=document["acceptance"])
             st.subheader(t("options", lang))
-            frame.table(rows=document["options"])
+            options = [{r["setting"]: r["value"] for r in exports.flat(o)} for o in document["options"]]
+            frame.table(rows=options)
+            sheets = {"Options": options, "Acceptance": document["acceptance"], "Relax": document["relax"] or []}
+            frame.downloads(document=document, sheets=sheets, stem=f"size-{asked.hash()}", lang=lang)
