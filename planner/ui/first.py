@@ -15,6 +15,8 @@ DAY_S = 86_400.0
 def first_estimate_s(*, scenario: Scenario, strategy: Strategy) -> float | None:
     """Seconds of a step by the closed form of the search; None where it has none for the plan.
 
+    Measured blocks of a profile and gains of single optimisations are not in it: the forecast that follows has them.
+
     Raises:
         ForecastError: a layout that cannot be placed.
     """
