@@ -8,7 +8,7 @@ from planner.report import units
 MEMORY = ("GB", "GiB")
 TIME = ("auto", "days", "hours")
 CURRENCIES = ("USD", "EUR", "CNY")
-SIGNS = {"USD": "$", "EUR": "€", "CNY": "CN¥"}
+SIGNS = {"USD": "$", "EUR": "€", "CNY": "¥"}
 GIB_PER_GB = 1e9 / 2**30
 
 

@@ -11,7 +11,6 @@ pytest.importorskip("altair")
 from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
-from test_uploads import CONFIG, LOG
 
 from planner.ui import frame, jobs, uploads, work
 from planner.ui.text import t
@@ -66,10 +65,10 @@ def test_every_figure_of_the_plan_says_where_it_comes_from():
     assert len([m for m in at.metric if m.help.startswith("**days.p50** = ")]) == len(scenario.strategies)
 
 
-def test_an_uploaded_config_becomes_the_model_until_it_is_taken_out():
+def test_an_uploaded_config_becomes_the_model_until_it_is_taken_out(config):
     at = opened()
     before = [m.value for m in at.metric]
-    at.file_uploader(key="upload-model").set_value(("config.json", json.dumps(CONFIG).encode(), "application/json"))
+    at.file_uploader(key="upload-model").set_value(("config.json", json.dumps(config).encode(), "application/json"))
     at.run()
     assert not at.exception
     assert any("My-Model-1B" in c.value for c in at.caption)
@@ -100,11 +99,11 @@ def frame_files(at):
     return at.session_state["files"] if kept else {}
 
 
-def test_a_log_of_nccl_tests_becomes_the_fabric_of_the_plan():
+def test_a_log_of_nccl_tests_becomes_the_fabric_of_the_plan(log):
     at = opened(preset=LAB)
     before = at.metric[0].value
     goto(at, "calibration")
-    at.file_uploader(key="fabric-upload").set_value(("lab.txt", LOG.encode(), "text/plain"))
+    at.file_uploader(key="fabric-upload").set_value(("lab.txt", log.encode(), "text/plain"))
     at.run()
     assert not at.exception
     press(at, t("use_fabric", "en"))
@@ -177,9 +176,9 @@ def test_a_command_that_fails_says_why():
     assert not job.folder.exists()
 
 
-def test_two_sessions_do_not_mix():
+def test_two_sessions_do_not_mix(config):
     one, two = opened(), opened(preset=LAB)
-    one.file_uploader(key="upload-model").set_value(("config.json", json.dumps(CONFIG).encode(), "application/json"))
+    one.file_uploader(key="upload-model").set_value(("config.json", json.dumps(config).encode(), "application/json"))
     one.run()
     two.run()
     assert not frame_files(two)

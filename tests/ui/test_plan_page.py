@@ -160,3 +160,22 @@ def test_vpp_follows_the_stages():
     assert work.fitting_vpp(layers=80, pp=8, wanted=5) == 5
     assert work.fitting_vpp(layers=80, pp=16, wanted=4) == 1
     assert work.fitting_vpp(layers=80, pp=1, wanted=5) == 1
+
+
+def _over_memory():
+    from planner.ui import answer
+    from planner.ui.units import of_code
+
+    change = {"constraint": "recompute", "by": "full", "result": "fits, frees 9 GB", "why": "keeps less", "fits": True}
+    doc = {"fits": False, "memory_over_gb": 8.0, "memory_gb": {"capacity": 80.0}, "relax": [change]}
+    answer.over_memory(docs={"a": doc, "b": doc | {"relax": []}}, lang="en", shown=of_code("GiB.auto.USD"))
+
+
+def test_what_to_relax_is_listed_where_the_answer_says_it():
+    at = AppTest.from_function(_over_memory).run()
+    assert not at.exception
+    first, second = (e.value for e in at.error)
+    assert "7.5 GiB over the 74.5 GiB" in first
+    assert first.endswith("- recompute to full: fits, frees 9 GB (keeps less)")
+    assert "relax" not in second
+    assert "\n" not in second

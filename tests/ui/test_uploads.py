@@ -16,22 +16,6 @@ from planner.forecast import forecast_strategy
 from planner.scenario import Scenario, load_scenario
 from planner.ui import uploads, work
 
-CONFIG = {
-    "model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "intermediate_size": 8192, "vocab_size": 128256, "_name_or_path": "lab/../../My Model 1B",
-}  # fmt: skip
-LOG = """# nThread 1 nGpus 1 minBytes 1048576 maxBytes 1073741824 step: 4(factor)
-# Rank  0 Group  0 Pid 1 on node0 device  0 [0x18] NVIDIA H100 80GB HBM3
-# Rank  1 Group  0 Pid 2 on node0 device  1 [0x2a] NVIDIA H100 80GB HBM3
-# Rank  2 Group  0 Pid 3 on node1 device  0 [0x18] NVIDIA H100 80GB HBM3
-# Rank  3 Group  0 Pid 4 on node1 device  1 [0x2a] NVIDIA H100 80GB HBM3
-# all_reduce_perf
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-     1048576        262144     float     sum      -1    900.0    1.17    1.75      0    900.0    1.17    1.75      0
-    16777216       4194304     float     sum      -1   9000.0    1.86    2.80      0   9000.0    1.86    2.80      0
-  1073741824     268435456     float     sum      -1 500000.0    2.15    3.22      0 500000.0    2.15    3.22      0
-"""
-
 
 def bomb(size):
     packer = zlib.compressobj(9, wbits=31)
@@ -61,8 +45,8 @@ def test_names_become_harmless(text):
     assert "\\" not in name
 
 
-def test_a_config_becomes_the_model_and_its_path_stays_inside():
-    kept, spec = uploads.model_of(json.dumps(CONFIG).encode(), file_name="config.json")
+def test_a_config_becomes_the_model_and_its_path_stays_inside(config):
+    kept, spec = uploads.model_of(json.dumps(config).encode(), file_name="config.json")
     assert kept.name == "My-Model-1B/config.json"
     assert spec.layers == 16
     scenario = uploads.with_files(work.load_preset("llama3-70b-256xh100"), {"model": kept})
@@ -80,19 +64,29 @@ def test_a_config_becomes_the_model_and_its_path_stays_inside():
         (b"[1]", "no object"),
         (b'{"a":' * 100 + b"1" + b"}" * 100, "nested"),
         (b"[" * 100_000, "not a config"),
-        (json.dumps(CONFIG | {"model_type": "../../etc"}).encode(), "not known"),
-        (json.dumps(CONFIG | {"hidden_size": 10**30}).encode(), "whole number"),
-        (json.dumps(CONFIG | {"pad": "x" * 300_000}).encode(), "larger"),
-        (gzip.compress(json.dumps(CONFIG | {"pad": "x" * 300_000}).encode()), "larger"),
     ],
 )
-def test_hostile_configs_are_refused(raw, words):
+def test_what_is_no_config_is_refused(raw, words):
     with pytest.raises(ValueError, match=words):
         uploads.model_of(raw, file_name="../../config.json")
 
 
-def test_a_log_becomes_the_fabric_and_slows_the_plan():
-    kept, samples, notes = uploads.fabric_of(LOG.encode(), file_name="../<b>slow</b>.txt")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model_type": "../../etc"}, "not known"),
+        ({"hidden_size": 10**30}, "whole number"),
+        ({"pad": "x" * 300_000}, "larger"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_hostile_configs_are_refused(config, change, words, pack):
+    with pytest.raises(ValueError, match=words):
+        uploads.model_of(pack(json.dumps(config | change).encode()), file_name="../../config.json")
+
+
+def test_a_log_becomes_the_fabric_and_slows_the_plan(log):
+    kept, samples, notes = uploads.fabric_of(log.encode(), file_name="../<b>slow</b>.txt")
     assert kept.name == "b-slow-b.fabric.json" or kept.name.endswith(".fabric.json")
     assert "/" not in kept.name
     assert len(samples) == 6
@@ -127,9 +121,9 @@ def test_runs_are_checked_before_anything_runs():
             uploads.runs_of(raw)
 
 
-def test_a_bundle_reads_back_in_another_folder(tmp_path):
-    model = uploads.model_of(json.dumps(CONFIG).encode(), file_name="config.json")[0]
-    fabric = uploads.fabric_of(LOG.encode(), file_name="lab.txt")[0]
+def test_a_bundle_reads_back_in_another_folder(tmp_path, config, log):
+    model = uploads.model_of(json.dumps(config).encode(), file_name="config.json")[0]
+    fabric = uploads.fabric_of(log.encode(), file_name="lab.txt")[0]
     files = {"model": model, "fabric": fabric}
     base = work.load_preset("llama2-7b-lab-4x8xa100-ethernet")
     scenario = uploads.with_files(base, files)

@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from planner.report.units import percent, whole
-from planner.ui import frame, more_charts, uploads, work
+from planner.ui import evidence_charts, frame, uploads, work
 from planner.ui.text import plain, t
 
 KINDS = ("runs", "steps", "memory", "kernels", "collectives", "gains", "outcomes")
@@ -24,10 +24,10 @@ def show(document: Mapping[str, Any], *, stem: str, lang: str) -> None:
             st.metric(t(key, lang), "—" if value is None else f"{value:.1f} %")
         if zero.get("coverage_frac") is not None:
             st.metric(t("coverage", lang), percent(zero["coverage_frac"]))
-    groups = more_charts.group_rows(document=document, lang=lang)
-    worst = more_charts.worst_rows(document=document, lang=lang)
+    groups = evidence_charts.group_rows(document=document, lang=lang)
+    worst = evidence_charts.worst_rows(document=document, lang=lang)
     words = "; ".join(f"{r[t('group', lang)]}: {r[t('error_pct', lang)]:.1f} %" for r in groups[:12])
-    chart = more_charts.scatter_chart(document=document, lang=lang)
+    chart = evidence_charts.scatter_chart(document=document, lang=lang)
     st.altair_chart(chart, width="stretch", alt=f"{t('error_pct', lang)}: {words}")
     st.subheader(t("groups", lang))
     frame.table(rows=groups)
@@ -105,10 +105,10 @@ with own:
         if judged is not None:
             st.subheader(t("own_rows", lang))
             st.caption(t("own_rows_note", lang))
-            frame.table(rows=more_charts.own_rows(document=judged, lang=lang))
+            frame.table(rows=evidence_charts.own_rows(document=judged, lang=lang))
             skipped = {r["skipped"] for r in judged["rows"] if r["skipped"]}
             for reason in sorted(skipped)[:5]:
                 st.warning(plain(reason))
-            if more_charts.judged_rows(judged):
+            if evidence_charts.judged_rows(judged):
                 show(judged, stem="own-runs", lang=lang)
     frame.say_files(lang)

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from planner.profile.load import shipped
-from planner.ui import frame, more_charts, work
+from planner.ui import evidence_charts, frame, work
 from planner.ui.text import plain, t
 
 lang = frame.heading("page.calibration")
@@ -27,17 +27,17 @@ with gpu_tab:
         st.caption(plain(f"{device['name']}{watts} · {run['mode']} · {len(samples):,} samples · {run['started']}"))
         for warning in run["warnings"]:
             st.warning(plain(str(warning)))
-        products = more_charts.product_rows(samples=samples, gpu=device["gpu"])
+        products = evidence_charts.product_rows(samples=samples, gpu=device["gpu"])
         if products:
             st.subheader(t("roofline", lang))
             best = max(products, key=lambda r: r["tflops"])
             words = (
                 f"{t('roofline', lang)}: {len(products)}; {best['shape']} {best['dtype']} {best['tflops']:.0f} TFLOP/s"
             )
-            st.altair_chart(more_charts.roofline_chart(rows=products, lang=lang), width="stretch", alt=words)
+            st.altair_chart(evidence_charts.roofline_chart(rows=products, lang=lang), width="stretch", alt=words)
             st.caption(t("roofline_note", lang))
         st.subheader(t("samples", lang))
-        rows = more_charts.sample_rows(samples=samples)
+        rows = evidence_charts.sample_rows(samples=samples)
         frame.table(rows=rows)
         frame.downloads(document={**head, "samples": samples}, sheets={"Samples": rows}, stem="profile", lang=lang)
 
@@ -57,8 +57,8 @@ with fabric_tab:
             kept, samples, notes = answer
             for note in notes[:5]:
                 st.warning(plain(note))
-            rows = more_charts.collective_rows(samples=samples, lang=lang)
-            chart = more_charts.collective_chart(samples=samples, lang=lang)
+            rows = evidence_charts.collective_rows(samples=samples, lang=lang)
+            chart = evidence_charts.collective_chart(samples=samples, lang=lang)
             words = f"{t('bus_rate', lang)}: {max(r[t('bus_rate', lang)] for r in rows):.1f} GB/s"
             st.altair_chart(chart, width="stretch", alt=words)
             with st.container(horizontal=True):
