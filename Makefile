@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test app check clean
+.PHONY: demo test browser app check clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -24,7 +24,11 @@ demo: $(VENV)/.core
 	$(BIN)/planner compare scenarios/llama3-70b-256xh100.yaml
 
 test: $(VENV)/.test
-	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2
+	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+browser: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[browser]'
+	PLANNER_BROWSER=1 $(BIN)/python -m pytest tests/browser
 
 check: $(VENV)/.test
 	$(BIN)/ruff check .

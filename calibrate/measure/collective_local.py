@@ -20,8 +20,8 @@ def local_samples(*, largest: int) -> list[Sample]:
     free = float(torch.cuda.mem_get_info()[0]) if gpu else 2e9
     out = []
     for nbytes in sizes(free_bytes=0.8 * free, largest=largest):
-        a = torch.zeros(nbytes // dtype.itemsize, dtype=dtype, device=device)
-        b = torch.zeros_like(a)
+        a = torch.randn(nbytes // dtype.itemsize, dtype=dtype, device=device)
+        b = torch.randn_like(a)
         calls: dict[str, Callable[[], Any]] = {
             "reduce_kernel": partial(a.add_, b),
             "copy_kernel": partial(a.copy_, b),

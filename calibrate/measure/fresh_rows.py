@@ -16,32 +16,34 @@ import torch
 
 # kind layers hidden heads kv ffn vocab mbs seq mode precision optimizer recompute
 SHAPES = """
-gpt 12 960 15 15 3840 50304 12 1024 eager amp fused none
-gpt 12 960 15 15 3840 50304 12 1024 compile amp fused none
-gpt 12 960 15 15 3840 50304 12 1024 eager bf16 fused none
-llama 12 1536 12 4 4096 32000 8 2048 eager amp fused none
-llama 12 1536 12 4 4096 32000 8 2048 compile amp fused none
-llama 12 1536 12 4 4096 32000 8 2048 eager amp fused full
-llama 5 5120 40 8 13824 64000 1 4096 eager bf16 foreach none
-llama 5 5120 40 8 13824 64000 1 4096 compile bf16 fused none
-llama 5 5120 40 8 13824 64000 1 4096 eager bf16 loop none
-gpt 20 1280 20 20 5120 50257 8 1024 eager amp fused none
-gpt 20 1280 20 20 5120 50257 8 1024 compile amp fused none
-gpt 20 1280 20 20 5120 50304 8 1024 regional amp foreach none
-gpt 10 2304 18 18 9216 32768 4 2048 eager amp fused none
-gpt 10 2304 18 18 9216 32768 4 2048 eager bf16 fused full
-llama 10 2048 16 16 5632 151936 2 4096 eager amp fused none
-llama 10 2048 16 16 5632 151936 2 4096 regional amp fused none
-llama 6 3584 28 4 18944 152064 1 4096 eager bf16 fused none
-llama 24 896 14 2 4864 151936 4 1024 eager amp fused none
-llama 4 2048 32 8 8192 256000 4 2048 eager amp fused none
-gpt 24 768 12 12 3072 50304 64 512 eager amp fused none
-gpt 6 768 12 12 3072 50304 2 1024 eager amp fused none
-gpt 6 768 12 12 3072 50304 2 1024 compile amp fused none
-llama 12 768 12 4 2048 32000 2 512 eager bf16 fused none
-llama 12 768 12 4 2048 32000 2 512 compile bf16 fused none
-gpt 16 640 10 10 2560 32000 1 512 regional bf16 fused none
-llama 8 1024 8 8 2816 100000 1 2048 eager amp loop none
+gpt 12 768 12 12 3072 50304 1 1024 eager amp fused none
+gpt 12 768 12 12 3072 50304 16 1024 eager amp fused none
+gpt 12 768 12 12 3072 50304 16 1024 eager bf16 fused none
+gpt 12 768 12 12 3072 50257 16 1024 eager amp fused none
+gpt 12 768 12 12 3072 50304 16 1024 compile amp fused none
+gpt 24 1024 16 16 4096 50304 4 1024 eager amp foreach none
+gpt 24 1024 16 16 4096 50304 4 1024 eager amp fused full
+gpt 24 1024 16 16 4096 50304 4 1024 eager amp loop none
+gpt 14 1408 11 11 5632 65536 6 1024 eager bf16 fused none
+gpt 8 2560 32 32 10240 50304 2 2048 eager amp fused none
+gpt 8 2560 32 32 10240 50304 2 2048 regional amp fused none
+gpt 4 4096 32 32 16384 100352 1 2048 eager bf16 foreach none
+llama 16 1280 20 5 3456 32000 16 1024 eager amp fused none
+llama 16 1280 20 5 3456 32000 16 1024 regional amp fused none
+llama 16 1280 20 5 3456 32000 16 1024 compile bf16 fused none
+llama 8 2304 18 6 6144 64000 4 2048 eager bf16 fused none
+llama 8 2304 18 6 6144 64000 4 2048 eager bf16 fused full
+llama 8 2304 18 6 6144 64000 4 2048 eager amp fused none
+llama 3 6144 48 8 16384 128256 1 4096 eager bf16 fused none
+llama 4 4096 32 8 14336 128256 2 4096 eager amp fused full
+llama 20 1024 16 8 2816 200064 2 2048 eager amp fused none
+llama 6 3072 24 8 8192 128256 1 8192 eager bf16 fused none
+gpt 8 512 8 8 2048 32768 4 512 eager amp fused none
+gpt 8 512 8 8 2048 32768 64 512 eager amp fused none
+gpt 12 768 12 12 3072 50304 1 1024 compile amp fused none
+llama 10 896 14 2 4864 32000 1 1024 eager bf16 foreach none
+llama 10 896 14 2 4864 32000 1 1024 regional bf16 fused none
+llama 16 1280 20 5 3456 32000 1 512 eager amp loop none
 """
 KEYS = [
     "kind",

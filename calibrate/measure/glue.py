@@ -134,6 +134,22 @@ def _pack(elements: int) -> list[Sample]:
     return _time("pack", shape, ways, gates) + _time("unpack", shape, back, gates)
 
 
+def _casts(rows: int, width: int, columns: int) -> list[Sample]:
+    """A product as autocast runs it, its fp32 weights cast on every call, beside one whose weights stay in bf16."""
+    _fresh()
+    x = torch.randn(rows, width, device="cuda", dtype=torch.bfloat16)
+    weight = torch.randn(columns, width, device="cuda")
+    kept = weight.to(torch.bfloat16)
+    fast = torch.compile(lambda: F.linear(x, weight.to(torch.bfloat16)))
+    ways: dict[str, Callable[[], Any]] = {
+        "eager": lambda: F.linear(x, weight.to(torch.bfloat16)),
+        "compiled": fast,
+        "removed": partial(F.linear, x, kept),
+    }
+    shape = {"rows": rows, "width": width, "columns": columns, "bytes": 6 * columns * width}
+    return _time("casts", shape, ways, [])
+
+
 def glue_jobs() -> Iterator[tuple[str, str, Callable[[], list[Sample]]]]:
     """The jobs of the `glue` group."""
     for rows, width in ((16384, 4096), (32768, 4096)):  # working sets well beyond the cache
@@ -144,3 +160,5 @@ def glue_jobs() -> Iterator[tuple[str, str, Callable[[], list[Sample]]]]:
     yield "glue", "rotary 16384x32x128", partial(_rotary, 16384, 32, 128)
     yield "glue", "adamw 268M", partial(_adamw, 1 << 28)
     yield "glue", "pack 268M", partial(_pack, 1 << 28)
+    for rows, width, columns in ((512, 4096, 4096), (8192, 4096, 4096)):
+        yield "glue", f"casts {rows}x{width}x{columns}", partial(_casts, rows, width, columns)

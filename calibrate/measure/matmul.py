@@ -79,21 +79,28 @@ def fp8_samples(*, m: int, n: int, k: int, rowwise: bool, budget_s: float = 0.3)
     ]
 
 
-def grouped_samples(*, experts: int, m: int, n: int, k: int, budget_s: float = 0.3) -> list[Sample]:
-    """`experts` products of m rows each in one launch (bf16), as a mixture of experts runs them."""
+def grouped_samples(*, experts: int, m: int, n: int, k: int, phase: str = "fwd", budget_s: float = 0.3) -> list[Sample]:
+    """`experts` products of m rows each in one launch (bf16), as a mixture of experts runs them in each layout."""
     calls: list[Callable[[], Any]] = []
     offsets = torch.arange(1, experts + 1, device="cuda", dtype=torch.int32) * m
+
+    def rows(width: int) -> torch.Tensor:
+        return torch.randn(experts * m, width, device="cuda", dtype=torch.bfloat16)
+
     for _ in range(copies_beyond_l2(2 * experts * (m * k + n * k + m * n))):
-        a = torch.randn(experts * m, k, device="cuda", dtype=torch.bfloat16)
-        b = torch.randn(experts, n, k, device="cuda", dtype=torch.bfloat16)
-        calls.append(partial(torch._grouped_mm, a, b.transpose(-2, -1), offs=offsets))
+        b = torch.randn(experts, n, k, device="cuda", dtype=torch.bfloat16) if phase != "wgrad" else None
+        if b is None:
+            left, right = rows(n).t(), rows(k)
+        else:
+            left, right = (rows(k), b.transpose(-2, -1)) if phase == "fwd" else (rows(n), b)
+        calls.append(partial(torch._grouped_mm, left, right, offs=offsets))
     return [
         sample(
             kind="grouped_matmul",
             op="grouped_matmul",
             shape={"experts": experts, "m": m, "n": n, "k": k},
             dtype="bf16",
-            phase="fwd",
+            phase=phase,
             measured=device_time(calls, budget_s=budget_s),
         )
     ]

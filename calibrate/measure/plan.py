@@ -90,6 +90,21 @@ HEADS = (
     (4096, 128256, 4096),
     (2048, 256000, 2560),
 )
+# Experts of a rank, rows of each, columns and inner size: Mixtral, Qwen and DeepSeek layers at several loads.
+GROUPED = (
+    (8, 512, 4096, 2048),
+    (8, 128, 14336, 4096),
+    (8, 2048, 14336, 4096),
+    (8, 2048, 4096, 14336),
+    (2, 4096, 28672, 4096),
+    (16, 512, 1536, 4096),
+    (32, 256, 4096, 7168),
+    (32, 256, 7168, 2048),
+    (64, 64, 2816, 2048),
+    (64, 256, 2816, 2048),
+    (64, 1024, 2816, 2048),
+    (128, 128, 768, 2048),
+)
 ROW_OPERATORS = ("layernorm", "rmsnorm", "column_sum")
 # Rows and width of norms and of sums over rows, whose kernels care for both.
 ROWS = (
@@ -217,8 +232,10 @@ def _matmul() -> Iterator[Job]:
             yield "matmul", f"{dtype} {m} {n} {k}", partial(matmul_samples, m=m, n=n, k=k, dtype=dtype)
         for rowwise in (False, True):
             yield "matmul", f"fp8 {rowwise} {m} {n} {k}", partial(fp8_samples, m=m, n=n, k=k, rowwise=rowwise)
-    for e, m, n, k in ((8, 512, 4096, 2048), (8, 2048, 14336, 4096), (64, 256, 2816, 2048)):
-        yield "matmul", f"grouped {e} {m} {n} {k}", partial(grouped_samples, experts=e, m=m, n=n, k=k)
+    for e, m, n, k in GROUPED:
+        for phase in ("fwd", "dgrad", "wgrad"):
+            call: dict[str, Any] = {"experts": e, "m": m, "n": n, "k": k, "phase": phase, "budget_s": 0.12}
+            yield "matmul", f"grouped {e} {m} {n} {k} {phase}", partial(grouped_samples, **call)
 
 
 def _attention() -> Iterator[Job]:

@@ -18,7 +18,7 @@ PAGE_MICRO_BATCHES = (1, 4, 16, 64)
 def claims(
     directory: Annotated[Path, typer.Argument(help="Directory of claims; the shipped ones by default.")] = SHIPPED,
     only: Annotated[str | None, typer.Option(help="Only claims whose id contains this text.")] = None,
-    page: Annotated[Path | None, typer.Option(help="Renew the tables of this page (docs/roadmap.md).")] = None,
+    page: Annotated[Path | None, typer.Option(help="Renew docs/roadmap.md and the three stories beside it.")] = None,
     json_: Json = False,
 ) -> None:
     """Put folklore to the test: what the model finds for each sentence, and when it holds."""
@@ -43,7 +43,7 @@ def claims(
 
 
 def _renew(*, page: Path, answers: list[dict[str, Any]]) -> None:
-    """Renew every generated block of the roadmap page."""
+    """Renew every generated block of the roadmap page and of the three story pages beside it."""
     import statistics
 
     from planner.decide.claims import STORIES
@@ -64,10 +64,12 @@ def _renew(*, page: Path, answers: list[dict[str, Any]]) -> None:
         f"{statistics.median(e.persistence_pct for e in origin):.1f} %. P10-P90 holds "
         f"{100 * statistics.fmean(e.inside for e in origin):.0f} %."
     )
-    blocks = {story: claims_table(answers=answers, story=story) for story in STORIES}
-    blocks |= {"roads": roads_table(roads), "gains": gains_table(scores), "stopping": stopping}
-    blocks["crossover"] = _crossover()
-    renew(path=page, blocks=blocks)
+    renew(path=page, blocks={"roads": roads_table(roads), "gains": gains_table(scores), "stopping": stopping})
+    for story in STORIES:
+        blocks = {story: claims_table(answers=answers, story=story)}
+        if story == "operator-or-glue":
+            blocks["crossover"] = _crossover()
+        renew(path=page.with_name(f"{story}.md"), blocks=blocks)
 
 
 def _crossover() -> str:

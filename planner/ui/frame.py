@@ -370,7 +370,7 @@ def downloads(*, document: Any, sheets: Mapping[str, exports.Rows], stem: str, l
 
 def asked_for(*, label: str, state: str, lang: str) -> bool:
     """A button for work of more than a second or two; once pressed, the answer stays for this plan."""
-    if st.button(t(label, lang), type="primary", key=f"button-{state}"):
+    if st.button(t(label, lang), key=f"button-{state}"):
         st.session_state[state] = True
     return bool(st.session_state.get(state))
 

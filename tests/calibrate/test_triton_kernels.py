@@ -13,7 +13,7 @@ if DEVICE == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"  # read by triton when it is imported
 pytest.importorskip("triton", reason="calibrate needs triton")
 
-from calibrate.kernels import adamw, cross_entropy, pack, product, rmsnorm, rotary, swiglu  # noqa: E402
+from calibrate.kernels import adamw, attention, cross_entropy, pack, product, rmsnorm, rotary, swiglu  # noqa: E402
 from calibrate.kernels.gate import check, relative_error  # noqa: E402
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -110,3 +110,21 @@ def test_a_wrong_result_does_not_pass():
     assert not check(name="off", got=x * 1.001, reference=x).passed
     assert not check(name="nan", got=x * float("nan"), reference=x).passed
     assert relative_error(got=x[:1], reference=x) == float("inf")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("tile", [attention.ATTENTION_TILES[0], attention.ATTENTION_TILES[1]], ids=lambda t: t.name)
+@pytest.mark.parametrize(("heads", "kv_heads", "sequence"), [(4, 2, 150), (2, 2, 64), (3, 1, 1)])
+def test_attention_passes_its_gate(dtype, tile, heads, kv_heads, sequence):
+    sizes = {"heads": heads, "kv_heads": kv_heads, "sequence": sequence, "head_dim": 16}
+    found = attention.gate(tile=tile, dtype=dtype, device=DEVICE, **sizes)
+    assert found.passed, found
+
+
+def test_attention_sees_nothing_later():
+    q, k, v = (torch.randn(1, 2, 40, 16, device=DEVICE) for _ in range(3))
+    first = attention.attention(q, k, v, tile=attention.ATTENTION_TILES[0])
+    k[:, :, 20:], v[:, :, 20:] = 7.0, -7.0
+    second = attention.attention(q, k, v, tile=attention.ATTENTION_TILES[0])
+    assert torch.equal(first[:, :, :20], second[:, :, :20])
+    assert not torch.equal(first[:, :, 20:], second[:, :, 20:])

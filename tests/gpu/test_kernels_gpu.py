@@ -7,7 +7,7 @@ pytest.importorskip("triton", reason="calibrate needs triton")
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device on this machine", allow_module_level=True)
 
-from calibrate.kernels import adamw, cross_entropy, pack, product, rmsnorm, rotary, swiglu  # noqa: E402
+from calibrate.kernels import adamw, attention, cross_entropy, pack, product, rmsnorm, rotary, swiglu  # noqa: E402
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -26,3 +26,16 @@ def test_gates_at_timed_sizes(dtype):
         ),
     ]
     assert all(g.passed for g in found), found
+
+
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_attention_tiles_at_timed_sizes(head_dim):
+    gates = []
+    for tile in attention.ATTENTION_TILES:
+        try:
+            gates.append(attention.gate(tile=tile, sequence=1000, head_dim=head_dim, dtype=torch.bfloat16))
+        except Exception as error:  # a tile that this GPU's shared memory cannot hold is no failure
+            if "resource" not in str(error).lower():
+                raise
+    assert gates
+    assert all(g.passed for g in gates), gates

@@ -85,9 +85,7 @@ with own:
                 st.metric(t("site_scatter", lang), percent(site["residual_sigma"]))
             kept = uploads.site_of(fitted["site.json"], label=label)
             with st.container(horizontal=True):
-                st.button(
-                    t("use_site", lang), type="primary", on_click=frame.keep_file, args=(kept,), icon=":material/check:"
-                )
+                st.button(t("use_site", lang), on_click=frame.keep_file, args=(kept,), icon=":material/check:")
                 st.download_button(
                     t("download_site", lang),
                     kept.data,

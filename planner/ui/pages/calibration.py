@@ -64,7 +64,6 @@ with fabric_tab:
             with st.container(horizontal=True):
                 st.button(
                     t("use_fabric", lang),
-                    type="primary",
                     on_click=frame.keep_file,
                     args=(kept,),
                     icon=":material/check:",

@@ -71,7 +71,6 @@ elif scenario is not None and document is not None:
         st.button(
             t("take_plan", lang),
             key=f"take-{pick['id']}",
-            type="primary",
             on_click=frame.adopt,
             args=(pick["strategy"],),
             icon=":material/check:",
