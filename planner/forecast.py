@@ -115,6 +115,8 @@ def resolve(
     *, scenario: Scenario, strategy: Strategy, gpus: int | None = None, global_batch: int | None = None
 ) -> Resolved:
     """Close a strategy's open fields on the scenario's cluster, or on another number of its GPUs."""
+    if scenario.cluster.also:
+        raise ForecastError("cluster.also: a mixed fleet is forecast as the equal fleet it runs like (decide.mixed)")
     node = catalog.node(scenario.cluster.node)
     try:
         return resolve_strategy(

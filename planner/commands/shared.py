@@ -63,7 +63,20 @@ def load(path: Path) -> Any:
         ) from problem
     if loaded.cluster.profile:
         _check_profile(scenario=loaded, path=path)
-    return loaded
+    return _equal(scenario=loaded, path=path) if loaded.cluster.also else loaded
+
+
+def _equal(*, scenario: Any, path: Path) -> Any:
+    """A mixed fleet as the equal fleet it runs like, with a word on which type sets the pace."""
+    from planner.decide.mixed import equal_fleet
+    from planner.forecast import ForecastError
+
+    try:
+        equal, told = equal_fleet(scenario)
+    except ForecastError as problem:
+        raise InputProblem([error(code="layout", message=str(problem), file=str(path))]) from problem
+    say(told + "\n")
+    return equal
 
 
 def _check_profile(*, scenario: Any, path: Path) -> None:

@@ -30,8 +30,17 @@ class Fabric(Block):
     """Profile with measured collectives: shipped name or path. A word alone that ends in .json means this key."""
 
 
+class Part(Block):
+    """More nodes of another type in the same job."""
+
+    node: str
+    """Node type of the catalogue."""
+    nodes: int = Field(default=1, ge=1, le=200_000)
+    """How many of them."""
+
+
 class Cluster(Block):
-    """A number of equal nodes."""
+    """A number of equal nodes, or a fleet of several types."""
 
     node: str
     """Node type of the catalogue, e.g. hgx-h100."""
@@ -39,6 +48,8 @@ class Cluster(Block):
     """How many nodes."""
     gpus_per_node_used: int | None = Field(default=None, ge=1)
     """GPUs used of each node; all by default."""
+    also: tuple[Part, ...] = ()
+    """Nodes of other types that train along: a mixed fleet, which runs at its slowest rank."""
     fabric: Fabric | None = None
     """Fabric override; null = what the node ships with. A word alone is its kind, or a measured profile's path."""
     profile: str | None = None
@@ -63,4 +74,20 @@ class Cluster(Block):
         rate = (self.fabric.node_bytes_per_s if self.fabric else None) or node.scaleout_bytes_per_s
         if self.nodes > 1 and (kind == "none" or rate <= 0):
             out.append(("nodes", f"{self.nodes} nodes, but {node.name} has no network; give fabric kind and rate"))
+        if self.also and self.profile:
+            out.append(("profile", "a mixed fleet has no single profile: name none"))
         return out
+
+    def part_problem(self, *, own: NodeSpec, other: NodeSpec) -> str | None:
+        """Why nodes of another type cannot train along; None where they can."""
+        used = self.gpus_per_node_used
+        if used is None and own.gpus_per_node != other.gpus_per_node:
+            return (
+                f"{other.name} has {other.gpus_per_node} GPUs and {own.name} has {own.gpus_per_node}: say how many of "
+                "each are used (gpus_per_node_used)"
+            )
+        if used is not None and used > other.gpus_per_node:
+            return f"{used} GPUs of a node that has {other.gpus_per_node}"
+        if other.scaleout_bytes_per_s <= 0 and self.fabric is None:
+            return f"{other.name} has no network; give fabric kind and rate"
+        return None

@@ -208,6 +208,22 @@ def _node(*, data: Any, file: str) -> tuple[NodeSpec | None, list[Issue]]:
         return None, [Issue("unknown_name", file, line, "cluster.node", error.reason, error.nearest)]
 
 
+def _part_issues(*, cluster: Cluster, own: NodeSpec, data: Any, file: str) -> list[Issue]:
+    """Node types of a mixed fleet that do not exist or cannot train along."""
+    out = []
+    for index, part in enumerate(cluster.also):
+        loc = ("cluster", "also", index, "node")
+        where = (file, line_of(data, loc), f"cluster.also[{index}].node")
+        try:
+            reason = cluster.part_problem(own=own, other=catalog.node(part.node))
+        except CatalogError as error:
+            out.append(Issue("unknown_name", *where, error.reason, error.nearest))
+            continue
+        if reason:
+            out.append(Issue("cluster", *where, reason))
+    return out
+
+
 def _known(kind: type[BaseModel], value: Any) -> dict[str, Any]:
     """Keys of a block that exist, so that a spelling error does not hide a layout error."""
     return {k: v for k, v in plain(value).items() if k in kind.model_fields} if isinstance(value, Mapping) else {}
@@ -236,7 +252,9 @@ def _layout_issues(*, data: Any, file: str, model: ModelSpec | None, node: NodeS
     fields = _known(Cluster, data.get("cluster"))
     cluster = _part(Cluster, fields) or _part(Cluster, {k: v for k, v in fields.items() if k in {"node", "nodes"}})
     if cluster is not None and node is not None:
-        gpus = cluster.nodes * (cluster.gpus_per_node_used or node.gpus_per_node)
+        nodes = cluster.nodes + sum(part.nodes for part in cluster.also)
+        gpus = nodes * (cluster.gpus_per_node_used or node.gpus_per_node)
+        out += _part_issues(cluster=cluster, own=node, data=data, file=file)
         for key, message in cluster.problems(node):
             path = ("cluster", key)
             out.append(Issue("cluster", file, line_of(data, path), ".".join(path), message))

@@ -75,7 +75,7 @@ class Scenario(Block):
     def gpus(self) -> int:
         """GPUs of the cluster."""
         per_node = self.cluster.gpus_per_node_used or catalog.node(self.cluster.node).gpus_per_node
-        return self.cluster.nodes * per_node
+        return (self.cluster.nodes + sum(part.nodes for part in self.cluster.also)) * per_node
 
     def hash(self) -> str:
         """Twelve hex digits over all settings; a file counts by its content, not by its place."""

@@ -21,6 +21,7 @@ from typing import Any
 from planner import catalog
 from planner.catalog.huggingface import model_from_config
 from planner.catalog.types import ModelSpec
+from planner.decide.mixed import equal_fleet
 from planner.profile.fabric_file import fabric_document
 from planner.profile.load import parse_profile, shipped
 from planner.profile.nccl import read_nccl
@@ -125,7 +126,7 @@ def scenario_of(raw: bytes) -> Scenario:
         raise ValueError(f"cluster.fabric {fabric[:80]!r}: an uploaded scenario names a kind of fabric, no file")
     if isinstance(fabric, dict) and fabric.get("measured") not in (None, *shipped()):
         raise ValueError("cluster.fabric.measured: an uploaded scenario names no file")
-    return parse_scenario(text, file="upload")
+    return equal_fleet(parse_scenario(text, file="upload"))[0]
 
 
 def tree_of(raw: bytes, *, most: int, what: str) -> Mapping[str, Any]:
