@@ -15,7 +15,7 @@ from planner.cost.types import Network
 from planner.profile.load import ProfileError
 from planner.profile.site import Site, SiteError, load_site, site_sigma
 from planner.scenario import Scenario, Strategy
-from planner.simulate.assemble import StepAnswer, forecast_step, with_site
+from planner.simulate.assemble import StepAnswer, forecast_step, with_jitter, with_site
 from planner.simulate.durations import Machine
 from planner.simulate.optimise import optimised_step
 from planner.simulate.stack_step import base_stack
@@ -192,6 +192,8 @@ def step_on(
             network_factor=site.network_factor,
             host_factor=site.host_factor,
         )
+    if scenario.run.jitter_frac:
+        answer = with_jitter(answer=answer, jitter_frac=scenario.run.jitter_frac, ranks=gpus)
     return resolved, answer
 
 
@@ -285,7 +287,7 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
             )
         )
     outcome = run_and_bill(scenario=scenario, strategy=strategy, resolved=resolved, answer=answer, sigma=sigma)
-    warnings = outcome.warnings + _ignored(strategy=strategy) + notes(resolved.layout.exchange)
+    warnings = outcome.warnings + notes(resolved.layout.exchange)
     warnings += _profile_notes(scenario=scenario, answer=answer)
     warnings += tuple(f"optimisation {e['key']}: {e['note']}" for e in outcome.optimisations if e["note"])
     lines += outcome.lines
@@ -322,12 +324,6 @@ def _profile_notes(*, scenario: Scenario, answer: StepAnswer) -> tuple[str, ...]
     if answer.launch_frac > 0.25:
         notes.append("the host holds the step: hosts of one kind differ by tens of percent, calibrate your own")
     return tuple(notes)
-
-
-def _ignored(*, strategy: Strategy) -> tuple[str, ...]:
-    """A word on every key that is accepted but does not act on the forecast yet."""
-    keys = ["overlap.ep"] if strategy.overlap is not None and strategy.overlap.ep is not None else []
-    return tuple(f"{key} is not modelled yet and changes nothing" for key in keys)
 
 
 def _document(

@@ -1,6 +1,7 @@
 """One step, whole: durations, order of work and memory joined into time, breakdown and utilization."""
 
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 from planner import catalog
 from planner.catalog.types import ModelSpec
@@ -30,6 +31,7 @@ BREAKDOWN = (
     "straggler",
     "other",
 )
+BUSY_PARTS = ("compute_matmul", "compute_attention", "compute_memory_bound", "optimizer")
 # Shares of the step that the two streams hold a link, multiplied. On four pipelined layouts from 175B to 1T, over NICs
 # at 5 to 100 % of their rate, events differ from the recurrence by at most 2 % below this and by up to 29 % above.
 SHARING_FROM = 0.005
@@ -100,16 +102,40 @@ def with_site(*, answer: StepAnswer, compute_factor: float, network_factor: floa
         return host_factor if part == "launch_gap" else compute_factor
 
     parts = tuple((name, seconds * factor(name)) for name, seconds in answer.breakdown_s)
+    links = tuple((k, v * network_factor) for k, v in answer.link_busy_s)
+    return replace(_restated(answer=answer, parts=parts), link_busy_s=links)
+
+
+def expected_maximum(*, ranks: int) -> float:
+    """Mean of the largest of `ranks` standard normal values, 0 for one rank (Blom 1958, within 0.02)."""
+    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25)) if ranks > 1 else 0.0
+
+
+def with_jitter(*, answer: StepAnswer, jitter_frac: float, ranks: int) -> StepAnswer:
+    """The same step where ranks differ: it waits for the slowest of them.
+
+    Args:
+        answer: the step of equal ranks.
+        jitter_frac: standard deviation of a rank's own work over its mean, independent and normal from rank to rank.
+        ranks: how many work in step.
+    """
+    named = dict(answer.breakdown_s)
+    work = sum(named[k] for k in BUSY_PARTS)
+    wait = jitter_frac * expected_maximum(ranks=ranks) * work
+    parts = tuple((k, v + wait if k == "straggler" else v) for k, v in answer.breakdown_s)
+    return _restated(answer=answer, parts=parts)
+
+
+def _restated(*, answer: StepAnswer, parts: tuple[tuple[str, float], ...]) -> StepAnswer:
+    """The same work in another step time."""
     step = sum(seconds for _, seconds in parts)
     ratio = answer.step_s / step
     named = dict(parts)
-    compute = sum(named[k] for k in ("compute_matmul", "compute_attention", "compute_memory_bound", "optimizer"))
     return replace(
         answer,
         step_s=step,
         breakdown_s=parts,
-        link_busy_s=tuple((k, v * network_factor) for k, v in answer.link_busy_s),
-        compute_busy_frac=compute / step,
+        compute_busy_frac=sum(named[k] for k in BUSY_PARTS) / step,
         hbm_busy_frac=(named["compute_memory_bound"] + named["optimizer"]) / step,
         tokens_per_s=answer.tokens_per_s * ratio,
         model_flops_per_s_per_gpu=answer.model_flops_per_s_per_gpu * ratio,

@@ -83,6 +83,7 @@ FIELDS = {
     "infant_factor": ({}, 20.0, 1),
     "infant_decay_s": ({"infant_factor": 20}, 86400.0, -1),
     "slow_onsets_per_1000_node_days": ({}, 30.0, 1),
+    "jitter_frac": ({}, 0.03, 1),
     "slow_frac": ({"slow_onsets_per_1000_node_days": 30}, 0.5, 1),
     "slow_detection_s": ({"slow_onsets_per_1000_node_days": 30}, 600.0, -1),
     "silent_corruption_frac": ({}, 0.5, 1),

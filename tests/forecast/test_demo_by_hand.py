@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from planner.decide.compare import compare
-from planner.scenario import load_scenario
+from planner.forecast import forecast_strategy
+from planner.scenario import Overlap, load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 DEMO = ROOT / "scenarios" / "llama3-70b-256xh100.yaml"
@@ -127,9 +128,14 @@ def test_every_shipped_scenario_runs_and_one_strategy_fits(path):
     assert json.loads(text)["verdict"]["choice"]
 
 
-def test_keys_that_do_not_act_are_named():
-    from planner.scenario import parse_scenario
-
-    text = DEMO.read_text().replace("engineering_weeks: 6", "engineering_weeks: 6\n    overlap: {ep: true}")
-    document = compare(scenario=parse_scenario(text), engine="fast").document["strategies"]["engineered"]
-    assert any(w.startswith("overlap.ep") for w in document["warnings"])
+def test_two_micro_batches_in_flight_hide_the_exchange_of_experts():
+    scenario = load_scenario(ROOT / "scenarios" / "deepseek-v3-671b-2048xh800.yaml")
+    engineered = scenario.strategies["engineered"]
+    exposed = {}
+    for asked in (True, False):
+        strategy = engineered.model_copy(update={"overlap": Overlap(ep=asked)})
+        one = scenario.model_copy(update={"strategies": {"one": strategy}})
+        document = forecast_strategy(scenario=one, name="one", engine="fast").document
+        exposed[asked] = document["breakdown_s"]["exposed_ep"]
+        assert not any("overlap" in w for w in document["warnings"])
+    assert exposed[True] < 0.5 * exposed[False]
