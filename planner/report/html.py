@@ -358,20 +358,18 @@ def _assumptions(docs: Docs) -> str:
         folded(
             f"Every figure of {n} with formula and source ({len(d['provenance'])} lines)",
             table(
-                head=["id", "value", "unit", "formula", "inputs", "label", "source"],
+                head=["figure", "value", "formula and inputs", "label and source"],
                 rows=[
                     [
                         x["id"],
-                        f"{x['value']:,.6g}",
-                        x["unit"],
-                        x["formula"],
-                        ", ".join(x["inputs"]),
-                        x["label"],
-                        x["source"],
+                        f"{x['value']:,.6g} {x['unit']}",
+                        f"{x['formula']} [{', '.join(x['inputs'])}]" if x["inputs"] else x["formula"],
+                        f"{x['label']}: {x['source']}" if x["source"] else x["label"],
                     ]
                     for x in d["provenance"]
                 ],
-                left=(0, 2, 3, 4, 5, 6),
+                left=(0, 2, 3),
+                kind="lines",
             ),
         )
         for n, d in docs.items()

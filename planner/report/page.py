@@ -23,7 +23,12 @@ caption{text-align:left;font-weight:bold;padding:.2rem 0}
 svg{width:100%;height:auto;margin:.5rem 0}
 summary{cursor:pointer;font-weight:bold}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem}
-@media print{body{max-width:none;margin:0}h2{break-after:avoid}svg,tr{break-inside:avoid}}
+table.lines{table-layout:fixed;font-size:.74rem}
+table.lines td,table.lines th{min-width:0;overflow-wrap:anywhere}
+table.lines th:nth-child(1){width:23%}table.lines th:nth-child(2){width:14%}table.lines th:nth-child(3){width:36%}
+@page{margin:15mm 14mm;@bottom-right{content:counter(page) " / " counter(pages);font:8pt sans-serif;color:#555}}
+@media print{body{max-width:none;margin:0;padding:0;font-size:10pt}table{font-size:8.5pt}th,td{padding:.15rem .4rem}h2{break-after:avoid;margin-top:1.2rem}
+svg,tr{break-inside:avoid}svg{max-height:75mm}table.lines{font-size:6.5pt}pre{font-size:6.5pt;columns:2}}
 """
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
@@ -43,8 +48,10 @@ def bullets(items: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(i)}</li>" for i in items) + "</ul>" if items else ""
 
 
-def table(*, head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", left: Sequence[int] = (0,)) -> str:
-    """A table of plain texts; columns outside `left` are aligned right as figures."""
+def table(
+    *, head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", left: Sequence[int] = (0,), kind: str = ""
+) -> str:
+    """A table of plain texts; columns outside `left` are aligned right as figures. `kind` names its style."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
         out = []
@@ -56,7 +63,8 @@ def table(*, head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = 
 
     top = f"<caption>{escape(caption)}</caption>" if caption else ""
     body = "".join(cells("td", r) for r in rows)
-    return f'<div class="wide"><table>{top}<thead>{cells("th", head)}</thead><tbody>{body}</tbody></table></div>'
+    named = f' class="{kind}"' if kind else ""
+    return f'<div class="wide"><table{named}>{top}<thead>{cells("th", head)}</thead><tbody>{body}</tbody></table></div>'
 
 
 def section(title: str, *parts: str) -> str:
@@ -109,11 +117,28 @@ def check_page(path: Path) -> None:
         raise ReportError("PDF needs WeasyPrint: pip install 'cluster-planner[report]'; or write .html and print it")
 
 
+class _Refusal:
+    """A fetcher for WeasyPrint that fetches nothing and keeps what was asked for."""
+
+    _fail_on_errors = True  # read by WeasyPrint 66 and newer; older ones warn and go on
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, url: str, *_: Any, **__: Any) -> dict[str, Any]:
+        self.asked.append(url)
+        raise ReportError("a report fetches nothing")
+
+
 def _pdf(html: str) -> bytes:
     printer: Any = import_module("weasyprint")
-
-    def refuse(url: str, *_: Any, **__: Any) -> dict[str, Any]:
-        raise ReportError(f"a report fetches nothing, yet it names {url[:80]}")
-
+    refusal = _Refusal()
     opened = html.replace("<details>", "<details open>")
-    return bytes(printer.HTML(string=opened, url_fetcher=refuse).write_pdf())
+    try:
+        data = bytes(printer.HTML(string=opened, url_fetcher=refusal).write_pdf())
+    except Exception:
+        if not refusal.asked:
+            raise
+    if refusal.asked:
+        raise ReportError(f"a report fetches nothing, yet it names {refusal.asked[0][:80]}")
+    return data

@@ -88,7 +88,7 @@ def test_every_provenance_line_and_warning_is_printed():
     for d in found.comparison["strategies"].values():
         assert html.count(f"<td>{d['provenance'][0]['id']}</td>") == len(found.comparison["strategies"])
         assert all(f"<td>{x['id']}</td>" in html for x in d["provenance"])
-        assert all(f"<td>{x['label']}</td>" in html for x in d["provenance"])
+        assert all(f"<td>{x['label']}" in html for x in d["provenance"])
 
 
 def test_nothing_is_fetched_and_nothing_runs():
@@ -179,3 +179,22 @@ def test_what_does_not_fit_says_what_to_relax():
     assert change["fits"]
     assert f"over: {change['constraint']} to {change['by']}: fits" in html
     assert "over on the fullest GPU" in html
+
+
+def test_a_printed_report_has_at_most_eight_pages_before_its_appendix(tmp_path):
+    weasyprint = pytest.importorskip("weasyprint", reason="PDF needs the extra `report`")
+    _, html = made(text())
+    write_page(path=tmp_path / "a.pdf", html=html)
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    without = re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
+    assert 4 <= len(weasyprint.HTML(string=without).render().pages) <= 8
+    whole = weasyprint.HTML(string=html.replace("<details>", "<details open>")).render().pages
+    assert len(whole) <= 20
+
+
+def test_a_printed_report_fetches_nothing(tmp_path):
+    pytest.importorskip("weasyprint", reason="PDF needs the extra `report`")
+    page = tmp_path / "a.pdf"
+    with pytest.raises(ReportError, match="fetches nothing"):
+        write_page(path=page, html='<img src="file:///etc/hostname"><p>x</p>')
+    assert not page.exists()
