@@ -27,7 +27,8 @@ table.lines{table-layout:fixed;font-size:.74rem}
 table.lines td,table.lines th{min-width:0;overflow-wrap:anywhere}
 table.lines th:nth-child(1){width:23%}table.lines th:nth-child(2){width:14%}table.lines th:nth-child(3){width:36%}
 @page{margin:15mm 14mm;@bottom-right{content:counter(page) " / " counter(pages);font:8pt sans-serif;color:#555}}
-@media print{body{max-width:none;margin:0;padding:0;font-size:10pt}table{font-size:8.5pt}th,td{padding:.15rem .4rem}h2{break-after:avoid;margin-top:1.2rem}
+@media print{body{max-width:none;margin:0;padding:0;font-size:10pt}table{font-size:8.5pt}th,td{padding:.15rem .4rem}
+h2{break-after:avoid;margin-top:1.2rem}
 svg,tr{break-inside:avoid}svg{max-height:75mm}table.lines{font-size:6.5pt}pre{font-size:6.5pt;columns:2}}
 """
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -120,7 +121,7 @@ def check_page(path: Path) -> None:
 class _Refusal:
     """A fetcher for WeasyPrint that fetches nothing and keeps what was asked for."""
 
-    _fail_on_errors = True  # read by WeasyPrint 66 and newer; older ones warn and go on
+    _fail_on_errors = False  # newer versions ask; so all of them go on, and what was asked for is refused below
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -134,11 +135,7 @@ def _pdf(html: str) -> bytes:
     printer: Any = import_module("weasyprint")
     refusal = _Refusal()
     opened = html.replace("<details>", "<details open>")
-    try:
-        data = bytes(printer.HTML(string=opened, url_fetcher=refusal).write_pdf())
-    except Exception:
-        if not refusal.asked:
-            raise
+    data = bytes(printer.HTML(string=opened, url_fetcher=refusal).write_pdf())
     if refusal.asked:
         raise ReportError(f"a report fetches nothing, yet it names {refusal.asked[0][:80]}")
     return data
