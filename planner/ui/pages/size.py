@@ -2,8 +2,7 @@
 
 import streamlit as st
 
-from planner.report.units import percent, whole
-from planner.ui import exports, frame
+from planner.ui import exports, frame, sizing
 from planner.ui.text import plain, t
 
 lang = frame.heading("page.size")
@@ -30,31 +29,10 @@ if scenario is not None:
             if best is None:
                 st.warning(t("verdict_none", lang))
             else:
-                line = t(
-                    "size_answer",
-                    lang,
-                    nodes=whole(best["nodes"]),
-                    node=best["node"],
-                    gpus=whole(best["gpus"]),
-                    source=f"{best['provider']}, {best['tenure'].replace('_', ' ')}",
-                    days=shown.days(best["days"]["p50"]),
-                    cost=shown.money(best["cost_usd"]["p50"]),
-                )
+                line = sizing.line(key="size_answer", option=best, lang=lang, shown=shown)
                 (st.success if document["feasible"] else st.warning)(plain(line))
-                with st.container(horizontal=True):
-                    for key, value in (("p_deadline", document["p_deadline"]), ("p_budget", document["p_budget"])):
-                        if value is not None:
-                            st.metric(t(key, lang), percent(value))
-                    st.metric(t("racks", lang), whole(document["required"]["racks"]))
-                    st.metric(t("power", lang), whole(document["required"]["power_kw"]))
-                    st.metric(t("spares", lang), whole(best["spares"]))
-            if document["relax"]:
-                st.subheader(t("relax", lang))
-                frame.table(rows=document["relax"])
-            st.subheader(t("acceptance", lang))
-            frame.table(rows=document["acceptance"])
-            st.subheader(t("options", lang))
+                sizing.figures(document=document, lang=lang)
+            sizing.details(document=document, lang=lang, shown=shown)
             options = [{r["setting"]: r["value"] for r in exports.flat(o)} for o in document["options"]]
-            frame.table(rows=options)
             sheets = {"Options": options, "Acceptance": document["acceptance"], "Relax": document["relax"] or []}
             frame.downloads(document=document, sheets=sheets, stem=f"size-{asked.hash()}", lang=lang)
