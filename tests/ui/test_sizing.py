@@ -1,4 +1,4 @@
-"""The answer of a sizing in words: every goal, tenure and rule has a text in both languages, and figures are formatted."""
+"""The answer of a sizing in words: every goal, tenure and rule has a text in both languages, formatted."""
 
 import pytest
 
