@@ -15,7 +15,7 @@ from planner.money.ownership import BUCKETS, Ownership, ownership_of
 from planner.money.people import calendar_weeks
 from planner.money.power import Draw
 from planner.money.programme import programme_of
-from planner.money.rent import Rent, catalogue_rent, commitment_break_even, quoted, spot_break_even_ratio
+from planner.money.rent import Rent, catalogue_rent, commitment_break_even, mean_rent, quoted, spot_break_even_ratio
 from planner.money.site import Site, currency_rate, site_of
 from planner.scenario import Scenario, Strategy
 from planner.simulate.assemble import StepAnswer
@@ -170,8 +170,16 @@ def _rent(*, scenario: Scenario, site: Site, today: date) -> tuple[Rent, tuple[s
         rent = quoted(usd_per_gpu_hour=pricing.usd_per_gpu_hour, day=pricing.quote_date, today=today, formula="quote")
     else:
         tenure = "on_demand" if pricing.tenure == "own" else pricing.tenure
-        rent = catalogue_rent(
-            gpu=site.gpu.name, tenure=tenure, provider=pricing.provider, region=pricing.region, today=today
+        rent = mean_rent(
+            [
+                (
+                    catalogue_rent(
+                        gpu=gpu, tenure=tenure, provider=pricing.provider, region=pricing.region, today=today
+                    ),
+                    share,
+                )
+                for gpu, share in site.gpu_shares
+            ]
         )
     return rent, rent.warnings
 

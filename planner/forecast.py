@@ -290,6 +290,8 @@ def forecast_strategy(*, scenario: Scenario, name: str, engine: str = "events") 
     warnings = outcome.warnings + notes(resolved.layout.exchange)
     warnings += _profile_notes(scenario=scenario, answer=answer)
     warnings += tuple(f"optimisation {e['key']}: {e['note']}" for e in outcome.optimisations if e["note"])
+    if scenario.cluster.stands_for:
+        warnings += (scenario.cluster.stands_for_text(),)
     lines += outcome.lines
     document = _document(
         scenario=scenario,

@@ -4,7 +4,6 @@ Online softmax over blocks of keys (Dao, FlashAttention-2, arXiv:2307.08691, alg
 """
 
 import math
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ import triton
 import triton.language as tl
 
 from calibrate.kernels.gate import Gate, check
+from calibrate.kernels.product import INTERPRETED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,6 @@ ATTENTION_TILES = (
     AttentionTile(queries=128, keys=128, warps=8, stages=2),
     AttentionTile(queries=128, keys=128, warps=8),
 )
-# The interpreter multiplies 16-bit values by their bits.
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 @triton.jit

@@ -15,6 +15,7 @@ from calibrate.measure.memory import embedding_samples, loss_samples, memory_sam
 from calibrate.measure.optimizer import optimizer_samples
 from calibrate.measure.power import idle_sample, power_samples
 from calibrate.measure.sampling import Sample
+from calibrate.measure.shapes import GPT, GROUPED, HEADS, LLAMA, PRODUCTS, ROW_OPERATORS, ROWS, TOKENS
 
 Job = tuple[str, str, Callable[[], list[Sample]]]
 GROUPS = (
@@ -33,95 +34,6 @@ GROUPS = (
     "tiles",
     "step",
 )
-# kind, hidden, heads, kv_heads, ffn
-GPT = [
-    ("gpt", 512, 8, 8, 2048),
-    ("gpt", 768, 12, 12, 3072),
-    ("gpt", 1024, 16, 16, 4096),
-    ("gpt", 1280, 20, 20, 5120),
-    ("gpt", 1600, 25, 25, 6400),
-    ("gpt", 2048, 16, 16, 8192),
-]
-LLAMA = [
-    ("llama", 1024, 16, 4, 2816),
-    ("llama", 2048, 32, 8, 8192),
-    ("llama", 2048, 16, 16, 5504),
-    ("llama", 3072, 24, 8, 8192),
-    ("llama", 4096, 32, 8, 14336),
-]
-# Columns and inner size of a layer's products, from GPT 512 to Llama 8192.
-PRODUCTS = (
-    (1536, 512),
-    (768, 768),
-    (2304, 768),
-    (3072, 768),
-    (768, 3072),
-    (2048, 1024),
-    (4096, 1024),
-    (1024, 4096),
-    (1280, 1280),
-    (5120, 1280),
-    (6400, 1600),
-    (1600, 6400),
-    (2048, 2048),
-    (3072, 2048),
-    (16384, 2048),
-    (2048, 8192),
-    (5120, 2560),
-    (2560, 6912),
-    (6144, 4096),
-    (4096, 4096),
-    (28672, 4096),
-    (4096, 14336),
-    (10240, 8192),
-    (57344, 8192),
-)
-# Tokens, vocabulary and hidden size of output projections, two of them misaligned.
-HEADS = (
-    (1024, 50304, 768),
-    (8192, 50304, 768),
-    (8192, 50257, 768),
-    (4096, 50257, 1600),
-    (16384, 32000, 1024),
-    (8192, 32000, 4096),
-    (4096, 64000, 2048),
-    (8192, 100000, 1280),
-    (8192, 128256, 2048),
-    (4096, 128256, 4096),
-    (2048, 256000, 2560),
-)
-# Experts of a rank, rows of each, columns and inner size: Mixtral, Qwen and DeepSeek layers at several loads.
-GROUPED = (
-    (8, 512, 4096, 2048),
-    (8, 128, 14336, 4096),
-    (8, 2048, 14336, 4096),
-    (8, 2048, 4096, 14336),
-    (2, 4096, 28672, 4096),
-    (16, 512, 1536, 4096),
-    (32, 256, 4096, 7168),
-    (32, 256, 7168, 2048),
-    (64, 64, 2816, 2048),
-    (64, 256, 2816, 2048),
-    (64, 1024, 2816, 2048),
-    (128, 128, 768, 2048),
-)
-ROW_OPERATORS = ("layernorm", "rmsnorm", "column_sum")
-# Rows and width of norms and of sums over rows, whose kernels care for both.
-ROWS = (
-    (512, 512),
-    (1024, 768),
-    (1024, 2048),
-    (4096, 1024),
-    (4096, 4096),
-    (8192, 6400),
-    (16384, 512),
-    (16384, 2048),
-    (32768, 768),
-    (32768, 3072),
-    (65536, 512),
-    (8192, 8192),
-)
-TOKENS = [(1, 512), (1, 1024), (4, 1024), (8, 1024), (32, 1024), (4, 4096)]
 
 
 def layer(shape: tuple[str, int, int, int, int], mbs: int, seq: int, **more: Any) -> Callable[[], list[Sample]]:

@@ -1,14 +1,11 @@
 """A mixed fleet as the equal fleet that it runs like: a synchronous step waits for its slowest rank."""
 
 from dataclasses import dataclass
-from datetime import date
 
 from planner import catalog
-from planner.catalog.purchase import purchase_prices
 from planner.forecast import ForecastError, step_on
-from planner.money.own import server_price
-from planner.money.rent import catalogue_rent
 from planner.scenario import Scenario, Strategy
+from planner.scenario.cluster import Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +24,10 @@ class Pace:
 
 
 def _all_of(*, scenario: Scenario, node: str) -> Scenario:
-    total = scenario.cluster.nodes + sum(part.nodes for part in scenario.cluster.also)
-    cluster = scenario.cluster.model_copy(update={"node": node, "nodes": total, "also": ()})
+    own = scenario.cluster
+    parts = (Part(node=own.node, nodes=own.nodes), *own.also)
+    total = sum(part.nodes for part in parts)
+    cluster = own.model_copy(update={"node": node, "nodes": total, "also": (), "stands_for": parts})
     return scenario.model_copy(update={"cluster": cluster})
 
 
@@ -74,60 +73,25 @@ def _least_peak(scenario: Scenario) -> str:
 def equal_fleet(scenario: Scenario) -> tuple[Scenario, str]:
     """The scenario with all nodes of the type that sets the pace, and one sentence on it; itself and "" if not mixed.
 
-    Rent and the price of servers become the mean over the fleet's GPUs where the scenario quotes none; power, racks
-    and failures are those of the slowest type.
+    The pace is that of the first strategy that names its degrees, the least peak rate where all are `auto`. Rent and
+    the price of servers stay the mean over the fleet; power, racks and failures are those of the slowest type.
 
     Raises:
-        ForecastError: no strategy can be placed.
+        ForecastError: the strategy cannot be placed.
     """
     if not scenario.cluster.also:
         return scenario, ""
     strategy = next((s for s in scenario.strategies.values() if isinstance(s, Strategy)), None)
     if strategy is None:
-        node = _least_peak(scenario)
-        why = "the least peak rate"
+        node, why = _least_peak(scenario), "the least peak rate"
     else:
         found = paces(scenario=scenario, strategy=strategy)
-        node = slowest(found).node
-        why = ", ".join(f"{p.node} {_told(p)}" for p in found)
-    parts = [(scenario.cluster.node, scenario.cluster.nodes), *((p.node, p.nodes) for p in scenario.cluster.also)]
-    fleet = " + ".join(f"{nodes:,} {name}" for name, nodes in parts)
-    equal = _priced(scenario=_all_of(scenario=scenario, node=node), parts=parts)
-    text = f"mixed fleet of {fleet} runs as {equal.cluster.nodes:,} {node} ({why}); power and racks are those of {node}"
-    return equal, text
+        node, why = slowest(found).node, ", ".join(f"{p.node} {_told(p)}" for p in found)
+    equal = _all_of(scenario=scenario, node=node)
+    return equal, f"{equal.cluster.stands_for_text()} ({why})"
 
 
 def _told(pace: Pace) -> str:
     if pace.step_s is None:
         return "cannot place the layout"
     return f"{pace.step_s:.4g} s a step" + ("" if pace.fits else ", does not fit")
-
-
-def _priced(*, scenario: Scenario, parts: list[tuple[str, int]]) -> Scenario:
-    """Prices averaged over the fleet, unless the scenario brings its own."""
-    pricing = scenario.pricing
-    total = sum(nodes for _, nodes in parts)
-    gpus = [(catalog.node(name).gpu, nodes / total) for name, nodes in parts]
-    update: dict[str, object] = {}
-    if pricing.usd_per_gpu_hour is None and pricing.quote_per_gpu_hour is None:
-        tenure = "on_demand" if pricing.tenure == "own" else pricing.tenure
-        rents = [
-            (
-                catalogue_rent(
-                    gpu=gpu, tenure=tenure, provider=pricing.provider, region=pricing.region, today=date.today()
-                ),
-                share,
-            )
-            for gpu, share in gpus
-        ]
-        update["usd_per_gpu_hour"] = sum(rent.usd_per_gpu_hour * share for rent, share in rents)
-        days = [rent.date for rent, _ in rents]
-        update["quote_date"] = min((d for d in days if d), default=None) if all(days) else None
-    if pricing.own.server_usd_per_gpu is None and purchase_prices():
-        servers = [(server_price(gpu=gpu), share) for gpu, share in gpus]
-        if all(price is not None for price, _ in servers):
-            mean = sum(price.usd_per_gpu * share for price, share in servers if price is not None)
-            oldest = min((str(p.date) for p, _ in servers if p is not None and p.date), default=None)
-            own = {"server_usd_per_gpu": mean, "purchase_date": pricing.own.purchase_date or oldest}
-            update["own"] = pricing.own.model_copy(update=own)
-    return scenario.model_copy(update={"pricing": pricing.model_copy(update=update)})

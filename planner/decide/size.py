@@ -96,7 +96,9 @@ def size(
         "required": None,
         "acceptance": [],
         "looked_at": {"options": len(options), "meeting": len(good), "sources": len(found)},
-        "options": [_described(o) for o in _listed(options=options, demand=demand)],
+        "options": [
+            {**_described(o), "meets": not demand.missed(o.figures)} for o in _listed(options=options, demand=demand)
+        ],
     }
     if shown is not None:
         document |= _bring_along(shown)

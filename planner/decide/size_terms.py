@@ -74,7 +74,7 @@ def _named(name: str) -> list[Source]:
 def placed(*, scenario: Scenario, node: str, nodes: int) -> Scenario:
     """The scenario on another cluster; fabric and site of the scenario go with its own node type only."""
     if catalog.node(node).name == catalog.node(scenario.cluster.node).name:
-        cluster = scenario.cluster.model_copy(update={"nodes": nodes})
+        cluster = scenario.cluster.model_copy(update={"nodes": nodes, "stands_for": ()})
     else:
         cluster = Cluster(node=node, nodes=nodes)
     # A fresh object: the model's shape is cached on it, settings never change.

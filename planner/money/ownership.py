@@ -75,17 +75,27 @@ class Ownership:
 
 
 def _server(*, site: Site, own: Own, today: date) -> tuple[Figure, float, tuple[str, ...]]:
+    """A GPU's share of its server (mean over a mixed fleet), its spread, and warnings on it."""
     if own.server_usd_per_gpu is not None:
         old = price_warnings(day=own.purchase_date, today=today, what="your server price")
         return Figure(own.server_usd_per_gpu, "published", "own price"), UNKNOWN_SIGMA if old else 0.0, old
-    found = server_price(gpu=site.gpu.name)
+    found = [(*_server_of(gpu=gpu, today=today), share) for gpu, share in site.gpu_shares]
+    if len(found) == 1:
+        return found[0][:3]
+    usd = sum(price.value * share for price, _, _, share in found)
+    sigma = sum(spread * price.value * share for price, spread, _, share in found) / usd
+    label = "assumed" if any(price.label == "assumed" for price, *_ in found) else "published"
+    source = "; ".join(dict.fromkeys(price.source for price, *_ in found))
+    return Figure(usd, label, source), sigma, tuple(dict.fromkeys(w for _, _, old, _ in found for w in old))
+
+
+def _server_of(*, gpu: str, today: date) -> tuple[Figure, float, tuple[str, ...]]:
+    found = server_price(gpu=gpu)
     if found is None:
         usd = UNKNOWN_SERVER_USD_PER_GPU
-        text = (
-            f"no purchase price of {site.gpu.name} known: {usd:,.0f} USD per GPU assumed; give own.server_usd_per_gpu"
-        )
+        text = f"no purchase price of {gpu} known: {usd:,.0f} USD per GPU assumed; give own.server_usd_per_gpu"
         return Figure(usd, "assumed", "no row in the purchase table"), UNKNOWN_SIGMA, (text,)
-    what = f"server price of {site.gpu.name} ({found.usd_per_gpu:,.0f} USD per GPU)"
+    what = f"server price of {gpu} ({found.usd_per_gpu:,.0f} USD per GPU)"
     old = price_warnings(day=found.date, today=today, what=what)
     return Figure(found.usd_per_gpu, found.label, found.source), found.sigma or UNKNOWN_SIGMA, old
 

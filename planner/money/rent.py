@@ -1,5 +1,6 @@
 """Rental prices, their age and spread, commitments and spot capacity."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -89,6 +90,27 @@ def catalogue_rent(*, gpu: str, tenure: str, provider: str | None, region: str |
         date=found.date,
         formula=f"median of {len(pool)} {base} rows" + ("" if factor == 1.0 else f" x {factor:.3f}"),
         warnings=warnings,
+    )
+
+
+def mean_rent(parts: Sequence[tuple[Rent, float]]) -> Rent:
+    """The rent of a fleet of several parts, each with its share of the GPUs; the spreads move together.
+
+    The label is that of its weakest part, the date that of its oldest, none where one is undated.
+    """
+    if len(parts) == 1:
+        return parts[0][0]
+    usd = sum(rent.usd_per_gpu_hour * share for rent, share in parts)
+    rents = [rent for rent, _ in parts]
+    dates = [rent.date for rent in rents]
+    return Rent(
+        usd_per_gpu_hour=usd,
+        sigma=sum(rent.sigma * rent.usd_per_gpu_hour * share for rent, share in parts) / usd,
+        label="assumed" if any(rent.label == "assumed" for rent in rents) else "published",
+        source="; ".join(dict.fromkeys(rent.source for rent in rents)),
+        date=min((d for d in dates if d), default=None) if all(dates) else None,
+        formula=" + ".join(f"{share:.3f} x {rent.usd_per_gpu_hour:.2f} ({rent.formula})" for rent, share in parts),
+        warnings=tuple(dict.fromkeys(w for rent in rents for w in rent.warnings)),
     )
 
 

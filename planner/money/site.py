@@ -42,6 +42,7 @@ class Site:
     Attributes:
         gpus: GPUs installed, used or not.
         used_frac: GPUs used over GPUs installed; whole nodes are paid.
+        gpu_shares: GPUs as they are bought or rented, each with its share; one unless the fleet is mixed.
     """
 
     node: NodeSpec
@@ -57,6 +58,7 @@ class Site:
     grid_g_per_kwh: Figure
     carbon_free_frac: Figure
     warnings: tuple[str, ...]
+    gpu_shares: tuple[tuple[str, float], ...]
 
 
 def fabric_of(scenario: Scenario) -> FabricBill:
@@ -153,4 +155,5 @@ def site_of(*, scenario: Scenario, today: date) -> Site:
         grid_g_per_kwh=intensity,
         carbon_free_frac=free,
         warnings=warnings,
+        gpu_shares=tuple((catalog.node(name).gpu, share) for name, share in cluster.node_shares()),
     )

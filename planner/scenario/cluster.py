@@ -49,7 +49,9 @@ class Cluster(Block):
     gpus_per_node_used: int | None = Field(default=None, ge=1)
     """GPUs used of each node; all by default."""
     also: tuple[Part, ...] = ()
-    """Nodes of other types that train along: a mixed fleet, which runs at its slowest rank."""
+    """Nodes of other types that train along (a name alone is one node); the fleet runs at its slowest rank."""
+    stands_for: tuple[Part, ...] = ()
+    """The mixed fleet that these equal nodes stand for, for its mean price. Written by the planner."""
     fabric: Fabric | None = None
     """Fabric override; null = what the node ships with. A word alone is its kind, or a measured profile's path."""
     profile: str | None = None
@@ -57,12 +59,34 @@ class Cluster(Block):
     site: str | None = None
     """Fitted site constants by name or path; null = none."""
 
+    @field_validator("also", mode="before")
+    @classmethod
+    def _part_alone(cls, value: Any) -> Any:
+        parts = [value] if isinstance(value, str | dict) else value
+        return [{"node": p} if isinstance(p, str) else p for p in parts] if isinstance(parts, list | tuple) else parts
+
     @field_validator("fabric", mode="before")
     @classmethod
     def _kind_alone(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
         return {"measured" if value.endswith(".json") else "kind": value}
+
+    def node_shares(self) -> tuple[tuple[str, float], ...]:
+        """Node types and their shares of all nodes, as they are bought or rented."""
+        parts = self.stands_for or (Part(node=self.node, nodes=self.nodes),)
+        total = sum(part.nodes for part in parts)
+        return tuple((part.node, part.nodes / total) for part in parts)
+
+    def stands_for_text(self) -> str:
+        """What these nodes stand for, in a sentence; empty for a fleet of one type."""
+        if not self.stands_for:
+            return ""
+        fleet = " + ".join(f"{part.nodes:,} {part.node}" for part in self.stands_for)
+        return (
+            f"mixed fleet of {fleet} runs as {self.nodes:,} {self.node}, its slowest type, at the mean price; "
+            f"power, racks and failures are those of {self.node}"
+        )
 
     def problems(self, node: NodeSpec) -> list[tuple[str, str]]:
         """(key, reason) of every way in which this cluster cannot be built from `node`."""

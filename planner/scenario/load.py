@@ -211,9 +211,9 @@ def _node(*, data: Any, file: str) -> tuple[NodeSpec | None, list[Issue]]:
 def _part_issues(*, cluster: Cluster, own: NodeSpec, data: Any, file: str) -> list[Issue]:
     """Node types of a mixed fleet that do not exist or cannot train along."""
     out = []
-    for index, part in enumerate(cluster.also):
-        loc = ("cluster", "also", index, "node")
-        where = (file, line_of(data, loc), f"cluster.also[{index}].node")
+    named = [(key, i, part) for key in ("also", "stands_for") for i, part in enumerate(getattr(cluster, key))]
+    for key, index, part in named:
+        where = (file, line_of(data, ("cluster", key, index, "node")), f"cluster.{key}[{index}].node")
         try:
             reason = cluster.part_problem(own=own, other=catalog.node(part.node))
         except CatalogError as error:

@@ -84,6 +84,7 @@ def option_rows(*, document: Document, lang: str, shown: Shown) -> list[dict[str
             t("size.days", lang): shown.days(row["days"]),
             t("size.cost_usd", lang): shown.money(row["cost_usd"]),
             t("size.power_kw", lang): f"{row['power_kw']:,.0f}",
+            t("size.meets", lang): t("yes" if row["meets"] else "no", lang),
         }
         for row in document["options"]
     ]
@@ -104,7 +105,8 @@ def figures(*, document: Document, lang: str) -> None:
 def details(*, document: Document, lang: str, shown: Shown) -> None:
     """The smallest cluster, storage and knee; what to relax; what to measure before paying; what else was looked at."""
     smallest, required, knee = document["smallest"], document["required"], document["knee"]
-    if smallest is not None and smallest["node"] != (document["recommended"] or {}).get("node"):
+    best = document["recommended"] or {}
+    if smallest is not None and any(smallest[k] != best.get(k) for k in ("node", "nodes", "provider", "tenure")):
         st.markdown(plain(line(key="smallest", option=smallest, lang=lang, shown=shown)))
     if required is not None:
         rate, time = f"{required['storage_write_gb_per_s']:.2f}", f"{required['checkpoint_write_s'] / 60:,.0f} min"

@@ -203,6 +203,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "size.value": ("accept at", "验收值"),
     "size.forecast": ("forecast", "预测"),
     "size.label": ("rests on", "依据"),
+    "size.meets": ("meets the goals", "满足目标"),
     "size.goal": ("goal", "目标"),
     "size.to": ("relax to", "放宽到"),
     "size.by": ("by", "放宽幅度"),

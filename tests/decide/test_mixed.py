@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from planner.decide.mixed import equal_fleet, paces, slowest
+from planner.decide.mixed import Pace, equal_fleet, paces, slowest
 from planner.forecast import ForecastError, forecast_strategy
 from planner.scenario import ScenarioError, parse_scenario
 
@@ -23,9 +23,18 @@ def mixed(first="hgx-h100", n=8, second="dgx-a100-80g", m=8, more=""):
     return TEXT.format(first=first, n=n, second=second, m=m, dp=4 * (n + m), more=more)
 
 
-def equal(node, nodes):
+def plain(node, nodes):
     text = TEXT.format(first=node, n=nodes, second="", m=1, dp=4 * nodes, more="")
-    return parse_scenario(text.replace(", also: [{node: , nodes: 1}]", ""))
+    return text.replace(", also: [{node: , nodes: 1}]", "")
+
+
+def equal(node, nodes):
+    return parse_scenario(plain(node, nodes))
+
+
+def document(text):
+    fleet = equal_fleet(parse_scenario(text))[0]
+    return forecast_strategy(scenario=fleet, name="only", engine="fast").document
 
 
 def step_s(scenario):
@@ -41,27 +50,56 @@ def test_it_steps_as_its_slowest_type_alone():
 
 
 def test_the_order_of_the_parts_does_not_matter():
-    one = equal_fleet(parse_scenario(mixed()))[0]
-    other = equal_fleet(parse_scenario(mixed(first="dgx-a100-80g", second="hgx-h100")))[0]
-    assert step_s(one) == step_s(other)
-    assert one.pricing.usd_per_gpu_hour == pytest.approx(other.pricing.usd_per_gpu_hour)
+    one, other = document(mixed()), document(mixed(first="dgx-a100-80g", second="hgx-h100"))
+    assert one["step_s"] == other["step_s"]
+    assert one["price"]["usd_per_gpu_hour"] == pytest.approx(other["price"]["usd_per_gpu_hour"])
 
 
 def test_the_rent_is_the_mean_over_the_gpus():
-    def price(first, second, n, m):
-        return equal_fleet(parse_scenario(mixed(first=first, second=second, n=n, m=m)))[0].pricing.usd_per_gpu_hour
+    dear, cheap = (document(plain(node, 16))["price"] for node in ("hgx-h100", "dgx-a100-80g"))
+    mean = document(mixed(n=4, m=12))["price"]
+    assert dear["usd_per_gpu_hour"] > cheap["usd_per_gpu_hour"]
+    assert mean["usd_per_gpu_hour"] == pytest.approx(0.25 * dear["usd_per_gpu_hour"] + 0.75 * cheap["usd_per_gpu_hour"])
+    assert min(dear["sigma"], cheap["sigma"]) < mean["sigma"] < max(dear["sigma"], cheap["sigma"])
+    assert mean["source"] == f"{dear['source']}; {cheap['source']}"
+    assert mean["date"] == min(dear["date"], cheap["date"])
+    assert mean["label"] == "published"
 
-    dear, cheap = price("hgx-h100", "hgx-h100", 4, 12), price("dgx-a100-80g", "dgx-a100-80g", 4, 12)
-    assert price("hgx-h100", "dgx-a100-80g", 4, 12) == pytest.approx(0.25 * dear + 0.75 * cheap)
-    own = parse_scenario(mixed() + "pricing: {usd_per_gpu_hour: 1.5, quote_date: 2026-11-01}\n")
-    assert equal_fleet(own)[0].pricing.usd_per_gpu_hour == 1.5
+
+def test_an_own_quote_stays():
+    own = document(mixed() + "pricing: {usd_per_gpu_hour: 1.5, quote_date: 2026-11-01}\n")
+    assert own["price"]["usd_per_gpu_hour"] == 1.5
 
 
-def test_the_type_that_cannot_hold_the_layout_decides():
-    text = mixed(second="dgx-a100-40g").replace("tp: 2, dp: 64", "tp: 1, dp: 128, zero_stage: 0, recompute: none")
-    scenario = parse_scenario(text)
+def test_bought_servers_cost_the_mean_too():
+    dear, cheap = (
+        document(plain(node, 16))["ownership"]["capex_usd"]["servers"] for node in ("hgx-h100", "dgx-a100-80g")
+    )
+    assert dear != cheap
+    mean = document(mixed(n=4, m=12))["ownership"]["capex_usd"]["servers"]
+    assert mean == pytest.approx(0.25 * dear + 0.75 * cheap)
+
+
+def test_every_type_paces_as_the_fleet_would_if_all_were_of_it():
+    scenario = parse_scenario(mixed())
     found = paces(scenario=scenario, strategy=scenario.strategies["only"])
-    assert not slowest(found).fits
+    assert [(p.node, p.nodes, p.step_s) for p in found] == [
+        (node, 8, step_s(equal(node, 16))) for node in ("hgx-h100", "dgx-a100-80g")
+    ]
+
+
+def test_what_cannot_run_decides_before_what_is_slow():
+    fast, slow = Pace("a", 8, 1.0, True), Pace("b", 8, 2.0, True)
+    full, nowhere = Pace("c", 8, 0.5, False), Pace("d", 8, None, False)
+    assert slowest((fast, slow)) == slow
+    assert slowest((full, fast, slow)) == full
+    assert slowest((slow, full, nowhere)) == nowhere
+
+
+def test_a_name_alone_is_one_node():
+    short = plain("hgx-h100", 7).replace("nodes: 7", "nodes: 7, also: dgx-a100-80g").replace("dp: 28", "dp: 32")
+    (part,) = parse_scenario(short).cluster.also
+    assert (part.node, part.nodes) == ("dgx-a100-80g", 1)
 
 
 def test_an_equal_fleet_stays_what_it_is():
@@ -95,5 +133,6 @@ def test_commands_say_which_type_sets_the_pace(tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "runs as 16 dgx-a100-80g" in done.stderr
-    document = json.loads(done.stdout)
-    assert document["fits"]
+    found = json.loads(done.stdout)
+    assert found["fits"]
+    assert any("mixed fleet of 8 hgx-h100 + 8 dgx-a100-80g" in w for w in found["warnings"])

@@ -8,7 +8,7 @@ from planner.ui.text import TEXT, t
 from planner.ui.units import Shown
 
 OPTION = {"gpu": "H100-SXM", "node": "hgx-h100", "nodes": 12, "gpus": 96, "provider": "market", "tenure": "spot",
-          "days": 12.25, "cost_usd": 1.5e6, "power_kw": 170.4}  # fmt: skip
+          "days": 12.25, "cost_usd": 1.5e6, "power_kw": 170.4, "meets": True}  # fmt: skip
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
@@ -24,7 +24,17 @@ def test_every_goal_and_tenure_has_words(lang):
 
 def test_options_and_tests_are_formatted():
     (row,) = sizing.option_rows(document={"options": [OPTION]}, lang="en", shown=Shown())
-    assert list(row.values()) == ["H100-SXM", "12 × hgx-h100", "96", "market", "spot", "12.2 d", "$1.50 M", "170"]
+    assert list(row.values()) == [
+        "H100-SXM",
+        "12 × hgx-h100",
+        "96",
+        "market",
+        "spot",
+        "12.2 d",
+        "$1.50 M",
+        "170",
+        "yes",
+    ]
     tests = [{"test": "x", "value": 88.36, "unit": "GB/s", "rule": "at_least", "forecast": 107.9, "label": "published"}]
     (row,) = sizing.acceptance_rows(document={"acceptance": tests}, lang="en")
     assert row["accept at"] == "at least 88.36 GB/s"
