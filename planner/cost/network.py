@@ -21,10 +21,11 @@ BASE_S = 10e-6  # launch and protocol of a collective with one rank a domain
 # Chains through larger domains (NVL72 racks) make trees useless: 20 racks show the latency of a ring over all ranks.
 TREE_DOMAIN_GPUS = 16
 TREE_SHARE = 0.9  # bandwidth of a tree over that of a ring, as the library's own tuning table has it
-# What kernels lose while a collective runs beside them. Inside a domain collectives are kernels that take processors
-# and memory traffic: Galvatron measured 1.126 (arXiv 2211.13878), Calculon assumes 1.15 (SC '23). Between domains the
-# network cards move the bytes: Calculon's 1.02.
-BESIDE_INSIDE_FRAC, BESIDE_ACROSS_FRAC = 0.126, 0.02
+# What kernels lose while a collective runs beside them. Collectives are kernels that hold processors and take memory
+# traffic: Galvatron measured 1.126 (arXiv 2211.13878), Calculon assumes 1.15 inside a domain (SC '23). They hold them
+# between domains too: DeepSeek-V3 gives 20 of 132 processors to its cross-node kernels (arXiv 2412.19437, 3.2.2).
+# Calculon's 1.02 there counts the cards alone; public runs of 16 of 20 multi-node groups say more.
+BESIDE_FRAC = 0.126
 EXCHANGE_STEPS = 64  # peers whose latencies an all-to-all does not hide under each other, at most
 
 
@@ -74,10 +75,10 @@ def beside_frac(*, group: Group, network: Network) -> float:
         return 0.0
     wire = network.measured
     if group.size <= max(1, group.per_domain):
-        found, usual = (wire.beside_inside_frac if wire else None), BESIDE_INSIDE_FRAC
+        found = wire.beside_inside_frac if wire else None
     else:
-        found, usual = (wire.beside_across_frac if wire else None), BESIDE_ACROSS_FRAC
-    return usual if found is None else found
+        found = wire.beside_across_frac if wire else None
+    return BESIDE_FRAC if found is None else found
 
 
 def domain_nic_bytes_per_s(*, network: Network, group: Group, efficiency: float) -> float:

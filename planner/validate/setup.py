@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from planner import catalog
-from planner.catalog.software import Software, software
+from planner.catalog.software import software
 from planner.catalog.types import MlaSpec, ModelSpec
 from planner.cost.types import Network
 from planner.simulate.durations import Machine
 from planner.validate.completions import memory_layout_of_row
+from planner.validate.mapping import fastest, fitting, interleaves, most_chunks, recomputed, spread
 from planner.workload.layout import Layout
-from planner.workload.memory import worst_rank
 
 GATED = (
     "llama",
@@ -40,12 +40,15 @@ MLA = {
     "deepseek-v2": MlaSpec(1536, 512, 128, 64, 128),
     "kimi-k2": MlaSpec(1536, 512, 128, 64, 128),
 }
-# A run with no stated recompute is taken to have recomputed where its activations exceed memory by more than the memory
-# model was ever too high on runs whose activation format is not printed (35-70 % on fp8 runs of MLPerf).
-MEMORY_VETO = 1.7
+# MaxText ships `remat_policy: full`, Paxml's fp8 recipes SAVE_NOTHING; the other stacks keep activations unless told.
+DEFAULT_RECOMPUTE = {"jax": "full"}
+TUNED = {"megatron", "nemo", "megascale"}  # stacks whose rows without a mapping report the best that was found
 GATHERING = {"fsdp", "torchtitan", "deepspeed"}  # stacks that shard weights over all ranks by default
-# Papers print the year of publication; the software is that of the year before where a deadline says so.
-MEASURED_IN = {"MegaScale NSDI24": 2023}  # submitted by September 2023
+# Papers print the year of publication; the software is that of the year before where a deadline or a release says so.
+MEASURED_IN = {
+    ("MegaScale NSDI24", 2024): 2023,  # submitted by September 2023
+    ("NeMo long-sequence", 2024): 2023,  # container NeMo 24.03.01: before fused attention on Hopper by default
+}
 FRAMEWORKS = (  # text in the row, framework of the software table; first match wins
     ("zero-3 offload", "deepspeed"),
     ("deepspeed zero-3", "deepspeed"),
@@ -230,7 +233,8 @@ def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine,
         nic_count=per_node if (gbps or 0) >= 100 * per_node else max(1, round((gbps or 100) / 100)),
         gpu=gpu.name,
     )
-    year = MEASURED_IN.get(row.get("source") or "", int(number(row, "year") or 2024))
+    year = int(number(row, "year") or 2024)
+    year = MEASURED_IN.get((row.get("source") or "", year), year)
     name = _framework(row, assumed)
     if name == "megatron-deepspeed":
         year = 2021
@@ -273,10 +277,11 @@ def layout_of_row(
 ) -> Layout:
     """The parallel layout of a row; blanks take the documented default and are named in `assumed`.
 
-    Defaults: degrees 1, or with fewer sequences than GPUs tensor and then context parallelism over the rest;
+    Defaults: degrees 1, or with fewer sequences than GPUs tensor and then context parallelism over the rest; the
+    fastest mapping that fits where a Megatron-like stack prints neither tensor nor pipeline degree;
     micro-batch 1 under a pipeline, or for models above 200,000 layers x width on stacks that do not gather weights for
     every micro-batch, else the largest halving of the local batch that fits; ZeRO-3 for FSDP-like stacks, else ZeRO-1;
-    no recompute unless memory rules that out by far; interleaving where the stack does so.
+    the stack's default recompute, more where memory rules that out by far; interleaving where the stack does so.
     """
     gpus = int(number(row, "n_gpus") or 0)
     if not gpus:
@@ -287,11 +292,11 @@ def layout_of_row(
     stated = [number(row, k) for k in ("tp", "pp", "cp")]
     tp, pp, cp = (_whole(row, k, 1, assumed) for k in ("tp", "pp", "cp"))
     if not any(stated) and gpus > gbs:
-        tp, cp = _spread(ranks=math.ceil(gpus / gbs), per_node=machine.network.gpus_per_node, kv_heads=model.kv_heads)
+        tp, cp = spread(ranks=math.ceil(gpus / gbs), per_node=machine.network.gpus_per_node, kv_heads=model.kv_heads)
     elif stated[0] is None and stated[1] is None and gpus > gbs * cp:
         # Context parallelism is ruled out or fixed: the rest is split over tensor, then over stages.
         per_node = machine.network.gpus_per_node
-        tp, pp = _spread(ranks=math.ceil(gpus / (gbs * cp)), per_node=per_node, kv_heads=model.kv_heads)
+        tp, pp = spread(ranks=math.ceil(gpus / (gbs * cp)), per_node=per_node, kv_heads=model.kv_heads)
     dp = _whole(row, "dp", max(1, gpus // (tp * pp * cp)), assumed)
     experts = int(number(row, "ep") or 1)
     if tp == 1 and experts > 1 and pp * cp * dp * experts == gpus:
@@ -304,11 +309,14 @@ def layout_of_row(
         vpp = 1
         if pp > 1:
             assumed.append("vpp")
-            if _interleaves(machine.software) and model.layers % pp == 0:
-                # Vendor recipes interleave by default: the most chunks, up to seven, that divide a stage's layers.
-                vpp = max(v for v in range(1, 8) if (model.layers // pp) % v == 0)
+            if interleaves(machine.software):
+                vpp = most_chunks(layers=model.layers, pp=pp)
     ep = _whole(row, "ep", 1, assumed) if model.moe_experts else 1
-    local = max(1.0, gbs / dp)
+    if gbs < dp:
+        # As printed, some ranks would hold no sequence.
+        gbs = float(dp)
+        assumed.append("gbs")
+    local = gbs / dp
     mbs = number(row, "mbs")
     blank_mbs = mbs is None
     if mbs is None:
@@ -325,7 +333,7 @@ def layout_of_row(
         assumed.append("zero_stage")
     recompute = (row.get("recompute") or "").strip()
     if not recompute:
-        recompute = "none"
+        recompute = DEFAULT_RECOMPUTE.get(machine.software.framework, "none")
         assumed.append("recompute")
     sp = (row.get("sp") or "").strip()
     if not sp and tp > 1:
@@ -351,30 +359,11 @@ def layout_of_row(
         gradient_bytes=machine.software.gradient_bytes,
         lora_rank=lora,
     )
-    return _fitting(layout=layout, model=model, machine=machine, capacity_bytes=capacity_bytes) if blank_mbs else layout
-
-
-def _spread(*, ranks: int, per_node: int, kv_heads: int) -> tuple[int, int]:
-    """Tensor degree, and what is left for context or stages, of a run with fewer sequences than GPUs: a node first."""
-    tp = 1
-    while tp * 2 <= min(ranks, per_node, max(1, kv_heads)):
-        tp *= 2
-    return tp, max(1, math.ceil(ranks / tp))
-
-
-def _interleaves(soft: Software) -> bool:
-    """Recipes of these stacks interleave the pipeline by default."""
-    return soft.framework == "nemo" or (soft.framework == "megatron" and soft.from_year >= 2024)
-
-
-def _fitting(*, layout: Layout, model: ModelSpec, machine: Machine, capacity_bytes: float) -> Layout:
-    """The largest micro-batch, halving from the one given, that fits memory; one sequence where none does."""
-    while layout.micro_batch > 1:
-        rank = worst_rank(model=model, layout=layout, fusions=machine.software.fusions)
-        if rank.peak_bytes + rank.reserved_bytes <= capacity_bytes:
-            break
-        layout = replace(layout, micro_batch=layout.micro_batch // 2)
-    return layout
+    if not any(stated[:2]) and machine.software.framework in TUNED:
+        return fastest(
+            layout=layout, model=model, machine=machine, capacity_bytes=capacity_bytes, with_cp=stated[2] is None
+        )
+    return fitting(layout=layout, model=model, machine=machine, capacity_bytes=capacity_bytes) if blank_mbs else layout
 
 
 def _padded(*, model: ModelSpec, framework: str, tp: int) -> ModelSpec:
@@ -383,19 +372,6 @@ def _padded(*, model: ModelSpec, framework: str, tp: int) -> ModelSpec:
     if framework in {"megatron", "megatron-deepspeed", "nemo", "megascale", "deepspeed"}:
         step = 128 * tp
     return replace(model, vocab=-(-model.vocab // step) * step) if step else model
-
-
-def _recomputed(*, layout: Layout, model: ModelSpec, machine: Machine, capacity_bytes: float) -> Layout:
-    """The layout as it is, or with the lightest recompute that fits where none is out of the question."""
-    rank = worst_rank(model=model, layout=layout, fusions=machine.software.fusions)
-    if rank.peak_bytes <= MEMORY_VETO * capacity_bytes:
-        return layout
-    for mode in ("selective", "full"):
-        lighter = replace(layout, recompute=mode)
-        rank = worst_rank(model=model, layout=lighter, fusions=machine.software.fusions)
-        if rank.peak_bytes + rank.reserved_bytes <= capacity_bytes:
-            break
-    return lighter
 
 
 def setup_of_row(row: Mapping[str, str]) -> Setup:
@@ -410,7 +386,7 @@ def setup_of_row(row: Mapping[str, str]) -> Setup:
     model = _padded(model=model, framework=machine.software.framework, tp=int(number(row, "tp") or 1))
     layout = layout_of_row(row, model, machine, capacity, assumed)
     if "recompute" in assumed:
-        layout = _recomputed(layout=layout, model=model, machine=machine, capacity_bytes=capacity)
+        layout = recomputed(layout=layout, model=model, machine=machine, capacity_bytes=capacity)
     memory_layout = memory_layout_of_row(
         row=row, model=model, layout=layout, machine=machine, capacity_bytes=capacity, assumed=tuple(assumed)
     )

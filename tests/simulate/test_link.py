@@ -7,7 +7,7 @@ import simpy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cost.network import BESIDE_ACROSS_FRAC, BESIDE_INSIDE_FRAC, beside_frac
+from planner.cost.network import BESIDE_FRAC, beside_frac
 from planner.cost.types import Group, MeasuredWire, Network
 from planner.forecast import machine_for, resolve
 from planner.scenario.load import parse_scenario
@@ -120,10 +120,12 @@ def test_kernels_slow_down_by_what_runs_beside_them():
     assert apart.backward_s == pipeline().backward_s
 
 
-def test_one_rank_slows_nothing_and_network_cards_less_than_links():
+def test_one_rank_slows_nothing_and_a_measured_share_goes_before_the_published_one():
     network = Network("nvlink4", 450e9, 8, 8, "ib", 400e9, 8)
     at = lambda group, net=network: beside_frac(group=group, network=net)  # noqa: E731
     assert at(Group(1, 1)) == 0.0
-    assert at(Group(8, 8)) == BESIDE_INSIDE_FRAC > at(Group(16, 8)) == BESIDE_ACROSS_FRAC
-    measured = replace(network, measured=MeasuredWire("p", (), beside_inside_frac=0.3))
-    assert (at(Group(8, 8), measured), at(Group(16, 8), measured)) == (0.3, BESIDE_ACROSS_FRAC)
+    assert at(Group(8, 8)) == at(Group(16, 8)) == BESIDE_FRAC
+    inside = replace(network, measured=MeasuredWire("p", (), beside_inside_frac=0.3))
+    assert (at(Group(8, 8), inside), at(Group(16, 8), inside)) == (0.3, BESIDE_FRAC)
+    across = replace(network, measured=MeasuredWire("p", (), beside_across_frac=0.05))
+    assert (at(Group(8, 8), across), at(Group(16, 8), across)) == (BESIDE_FRAC, 0.05)

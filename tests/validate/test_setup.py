@@ -1,8 +1,12 @@
 """How blanks of a published row are closed."""
 
+from dataclasses import replace
+
 import pytest
 
+from planner.simulate.assemble import forecast_step
 from planner.validate.setup import setup_of_row
+from planner.workload.memory import worst_rank
 
 ROW = {
     "model": "llama2-7b", "gpu": "H100-SXM", "n_gpus": "64", "gpus_per_node": "8", "scaleout": "ib", "year": "2024",
@@ -15,15 +19,55 @@ def layout(**cells):
     return setup_of_row({**ROW, **cells}).layout
 
 
+SHARDED = {"framework": "llm-foundry (FSDP)"}
+
+
 def test_fewer_sequences_than_gpus_without_context_parallelism_splits_tensors_then_stages():
-    found = layout(cp="1", gbs="4")
+    found = layout(cp="1", gbs="4", **SHARDED)
     assert (found.cp, found.tp, found.pp) == (1, 8, 2)
     assert found.dp == 4
 
 
 def test_fewer_sequences_than_gpus_with_nothing_stated_splits_context_last():
-    found = layout(gbs="4")
+    found = layout(gbs="4", **SHARDED)
     assert (found.tp, found.cp, found.pp) == (8, 2, 1)
+
+
+def test_more_ranks_than_sequences_as_printed_hold_one_each():
+    setup = setup_of_row({**ROW, "tp": "4", "pp": "1", "cp": "1", "dp": "16", "mbs": "1", "gbs": "8"})
+    assert (setup.layout.dp, setup.layout.global_batch) == (16, 16)
+    assert "gbs" in setup.assumed
+
+
+def step_s(setup, layout):
+    return forecast_step(model=setup.model, layout=layout, machine=setup.machine).step_s
+
+
+@pytest.mark.parametrize(
+    "cells", [{"seq": "4096"}, {"seq": "32768", "gbs": "64"}, {"seq": "65536", "gbs": "16", "cp": "1"}]
+)
+def test_a_tuned_stack_without_a_printed_mapping_ran_the_fastest_that_fits(cells):
+    setup = setup_of_row({**ROW, **cells})
+    best, shape = setup.layout, setup.layout
+    rank = worst_rank(model=setup.model, layout=best, fusions=setup.machine.software.fusions)
+    assert rank.peak_bytes + rank.reserved_bytes <= setup.capacity_bytes
+    assert best.cp == 1 or "cp" not in cells
+    for tp, recompute in ((1, "none"), (2, "none"), (4, "none"), (8, "none"), (8, "full")):
+        dp = shape.gpus // tp
+        if shape.global_batch % dp:
+            continue
+        other = replace(
+            shape, tp=tp, pp=1, cp=1, dp=dp, vpp=1, recompute=recompute, sequence_parallel=tp > 1, schedule="1f1b"
+        )
+        rank = worst_rank(model=setup.model, layout=other, fusions=setup.machine.software.fusions)
+        if rank.peak_bytes + rank.reserved_bytes <= setup.capacity_bytes:
+            assert step_s(setup, best) <= step_s(setup, other)
+
+
+def test_blank_recompute_is_the_stack_s_default():
+    jax = {"framework": "MaxText (JAX)", "tp": "1", "pp": "1", "cp": "1", "mbs": "1"}
+    assert layout(**jax).recompute == "full"
+    assert layout(**jax, recompute="none").recompute == "none"
 
 
 def test_degrees_that_leave_out_the_expert_group_mean_sequence_parallel_attention():
