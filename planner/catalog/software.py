@@ -8,9 +8,10 @@ from importlib.resources import files
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """Capabilities of one framework from one year on.
+    """Capabilities of one framework from one release on.
 
     Attributes:
+        from_month: month of `from_year`, 1 to 12.
         attention: kernel family (unfused, flash1, flash2, flash3).
         fusions: operators that run as one kernel.
         dp_overlap: gradient exchange runs under the backward pass.
@@ -25,6 +26,7 @@ class Software:
 
     framework: str
     from_year: int
+    from_month: int
     attention: str
     fusions: frozenset[str]
     dp_overlap: bool
@@ -49,6 +51,7 @@ def releases() -> tuple[Software, ...]:
             Software(
                 framework=r["framework"],
                 from_year=int(r["from_year"]),
+                from_month=int(r["from_month"]),
                 attention=r["attention"],
                 fusions=frozenset(r["fusions"].split("|")),
                 dp_overlap=r["dp_overlap"] == "yes",
@@ -67,15 +70,25 @@ def releases() -> tuple[Software, ...]:
 
 
 @lru_cache(maxsize=256)
-def software(*, framework: str, year: int) -> Software:
-    """The newest row of `framework` not later than `year` (the oldest row when all are later).
+def software(*, framework: str, year: int, month: int = 12) -> Software:
+    """The newest row of `framework` not later than a release (the oldest row when all are later).
+
+    Args:
+        framework: a name of the table.
+        year: year of the release.
+        month: its month; without one, the last release of the year.
 
     Raises:
         ValueError: an unknown framework; the message lists the known ones.
     """
-    rows = [r for r in releases() if r.framework == framework.lower()]
+    rows = sorted((r for r in releases() if r.framework == framework.lower()), key=age)
     if not rows:
         known = ", ".join(sorted({r.framework for r in releases()}))
         raise ValueError(f"unknown framework {framework!r}; known: {known}")
-    older = [r for r in rows if r.from_year <= year]
-    return max(older, key=lambda r: r.from_year) if older else min(rows, key=lambda r: r.from_year)
+    older = [r for r in rows if age(r) <= (year, month)]
+    return older[-1] if older else rows[0]
+
+
+def age(soft: Software) -> tuple[int, int]:
+    """Year and month a row holds from."""
+    return soft.from_year, soft.from_month

@@ -23,6 +23,8 @@ from planner.cost.types import Estimate
 # run; profile h200-sxm repeats it: 96, 139, 147).
 MISALIGNED = 0.19
 QUANTISE_STREAM_SHARE = 0.75  # fp8 quantise kernels reach 0.86-0.90 of HBM on Hopper, 0.57-0.60 on Blackwell
+# Kernels that quantise one expert's rows: scale by the largest value (reduce, scale, cast), or block by block at once.
+QUANTISE_LAUNCHES = {"fp8": 3}
 GROUP_EXPOSED = 0.5  # share of a group's bytes and start left open by the four streams of Transformer Engine
 HEAD64_SHARE = 0.78  # attention rate at head 64 over head 128 on Hopper
 
@@ -88,13 +90,15 @@ def grouped_matmul_s(
     k: float,
     state: str = "hot",
     output_bytes: float = 2.0,
+    in_kernel: bool = False,
 ) -> Estimate:
     """Seconds of `groups` products (m_per_group, k) x (k, n), one after another over a few streams.
 
     Every group starts cold: half of its traffic and half of a kernel's start are not hidden under its products
     (SimuMax's table of Transformer Engine on B200, 87 shapes of 128-9832 rows: 12 % forward, 10 % data gradient, 16 %
     weight gradient, bias below 3 %; the form of a single product errs 40 % there). A weight gradient has the group's
-    rows as inner size and an output of `output_bytes` an element.
+    rows as inner size and an output of `output_bytes` an element. In low precision every group is quantised by kernels
+    of its own; `in_kernel`, one launch does all of it and no group starts cold.
     """
     if m_per_group <= 0 or groups <= 0:
         return Estimate(0.0, "published", 0.0, "nothing to do")
@@ -104,10 +108,14 @@ def grouped_matmul_s(
     m, n, k = max(1.0, m_per_group), max(1.0, n), max(1.0, k)
     plateau = rate.plateau_flops * _efficiency(rate=rate, m=m, n=n, k=k)
     nbytes = width * (m * k + k * n) + output_bytes * m * n
+    if in_kernel:
+        seconds = rate.floor_s + max(2.0 * m * n * k * groups / plateau, groups * nbytes / rate.stream_bytes_per_s)
+        return Estimate(seconds, "transferred", 0.2, rate.source)
     one = 2.0 * m * n * k / plateau + GROUP_EXPOSED * (nbytes / rate.stream_bytes_per_s + rate.floor_s)
     seconds = groups * one
     if base in LOW_PRECISION:
-        seconds += rate.floor_s + 3.0 * m * k * groups / (QUANTISE_STREAM_SHARE * rate.stream_bytes_per_s)
+        launches = QUANTISE_LAUNCHES.get(base, 1)
+        seconds += groups * (launches * rate.floor_s + 3.0 * m * k / (QUANTISE_STREAM_SHARE * rate.stream_bytes_per_s))
     return Estimate(seconds, "transferred", 0.2, rate.source)
 
 

@@ -121,6 +121,7 @@ def operator_s(*, op: Operator, layout: Layout, setting: Setting) -> Estimate:
             k=op.k,
             state=state,
             output_bytes=4.0 if op.name.endswith("_wgrad") else 2.0,
+            in_kernel=op.in_kernel,
         )
     if op.kind == "attention":
         return attention_s(
@@ -148,14 +149,15 @@ def operator_s(*, op: Operator, layout: Layout, setting: Setting) -> Estimate:
 
 
 def _copies_sent_frac(*, group: Group, copies: int) -> float:
-    """Share of a token's copies that cross the network when a node gets one and multiplies it (arXiv 2412.19437).
+    """Share of a token's copies that travel when a node, or inside a domain a rank, gets one (arXiv 2412.19437).
 
-    With `copies` experts drawn at random from N nodes, N (1 - (1 - 1/N)^copies) nodes are met.
+    With `copies` experts drawn at random from N places, N (1 - (1 - 1/N)^copies) places are met.
     """
     nodes = group.size / group.per_domain
-    if copies <= 1 or nodes <= 1:
+    places = nodes if nodes > 1 else float(group.size)
+    if copies <= 1 or places <= 1:
         return 1.0
-    return float(nodes * (1 - (1 - 1 / nodes) ** copies) / copies)
+    return float(places * (1 - (1 - 1 / places) ** copies) / copies)
 
 
 def phase_cost(*, operators: tuple[Operator, ...], phase: str, layout: Layout, setting: Setting) -> PhaseCost:

@@ -12,6 +12,7 @@ from planner.cost.types import Network
 from planner.simulate.durations import Machine
 from planner.validate.completions import memory_layout_of_row
 from planner.validate.mapping import fastest, fitting, interleaves, most_chunks, recomputed, spread
+from planner.validate.recipes import recipe_features
 from planner.workload.layout import Layout
 
 GATED = (
@@ -42,12 +43,14 @@ MLA = {
 }
 # MaxText ships `remat_policy: full`, Paxml's fp8 recipes SAVE_NOTHING; the other stacks keep activations unless told.
 DEFAULT_RECOMPUTE = {"jax": "full"}
+# NVIDIA's containers are named by year and month: `release 25.11`, `v25.05.05`, `at 24.07`.
+VERSIONED, RELEASE = {"nemo"}, re.compile(r"(?:release |v|at )(\d\d)\.(\d\d)\b")
 TUNED = {"megatron", "nemo", "megascale"}  # stacks whose rows without a mapping report the best that was found
 GATHERING = {"fsdp", "torchtitan", "deepspeed"}  # stacks that shard weights over all ranks by default
-# Papers print the year of publication; the software is that of the year before where a deadline or a release says so.
+# Papers print the year of publication; the software is older where a deadline or a named container says so.
 MEASURED_IN = {
-    ("MegaScale NSDI24", 2024): 2023,  # submitted by September 2023
-    ("NeMo long-sequence", 2024): 2023,  # container NeMo 24.03.01: before fused attention on Hopper by default
+    ("MegaScale NSDI24", 2024): (2023, 9),  # submitted by September 2023
+    ("NeMo long-sequence", 2024): (2024, 3),  # container NeMo 24.03.01
 }
 FRAMEWORKS = (  # text in the row, framework of the software table; first match wins
     ("zero-3 offload", "deepspeed"),
@@ -199,6 +202,16 @@ def _framework(row: Mapping[str, str], assumed: list[str]) -> str:
     return "megatron"
 
 
+def _release(*, row: Mapping[str, str], framework: str) -> tuple[int, int]:
+    """Year and month of the software behind a row."""
+    if framework == "megatron-deepspeed":
+        return 2021, 12
+    if framework in VERSIONED and (version := RELEASE.search(row.get("source_detail") or "")):
+        return 2000 + int(version[1]), int(version[2])
+    year = int(number(row, "year") or 2024)
+    return MEASURED_IN.get((row.get("source") or "", year), (year, 12))
+
+
 def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine, float]:
     """Network, part and software of a row, with the board's memory.
 
@@ -233,12 +246,10 @@ def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine,
         nic_count=per_node if (gbps or 0) >= 100 * per_node else max(1, round((gbps or 100) / 100)),
         gpu=gpu.name,
     )
-    year = int(number(row, "year") or 2024)
-    year = MEASURED_IN.get((row.get("source") or "", year), year)
     name = _framework(row, assumed)
-    if name == "megatron-deepspeed":
-        year = 2021
-    soft = software(framework=name, year=year)
+    year, month = _release(row=row, framework=name)
+    soft = software(framework=name, year=year, month=month)
+    soft = replace(soft, fusions=soft.fusions | recipe_features(row=row, framework=name, year=year, month=month))
     flash = (row.get("flash") or "").strip()
     fusions = soft.fusions
     if flash == "no":
@@ -246,6 +257,9 @@ def machine_of_row(row: Mapping[str, str], assumed: list[str]) -> tuple[Machine,
         soft = replace(soft, attention="unfused", fusions=fusions)
     elif flash == "yes" and "flash" not in fusions:
         soft = replace(soft, attention="flash2", fusions=fusions | {"flash"})
+    if "token-drop" in (row.get("notes") or ""):
+        # Capacity-padded experts go by plain all-to-all.
+        soft = replace(soft, fusions=soft.fusions - {"ep_dedup", "ep_overlap"})
     if any(name in (row.get("framework") or "").lower() for name in ("llm.c", "lit-gpt")):
         # The fused loss writes its gradient over 16-bit logits, and the fused MLP computes its activation again.
         soft = replace(soft, fusions=soft.fusions | {"loss_in_place", "activation_recomputed"})

@@ -90,7 +90,7 @@ def stack_of(fusions: frozenset[str]) -> MemoryStack:
     return MemoryStack(
         attention="fused" if "flash" in fusions else "unfused",
         dropout="dropout" in fusions,
-        norm_copies=1 if "norm" in fusions else 2,
+        norm_copies=1 if fusions & {"norm", "norm_native"} else 2,
         loss=next((kind for token, kind in LOSS_TOKENS if token in fusions), "eager"),
         cached_wgrad="wgrad_cache" in fusions,
         combine_saved=False,

@@ -23,7 +23,8 @@ class Operator:
         groups: experts of a grouped matmul; `m` is then rows of one group.
         nbytes: traffic of a memory operator, or payload of a collective.
         axis: tp, cp, ep or etp for a collective.
-        copies: experts a token goes to, where one copy a node is sent and multiplied there (0 = every copy is sent).
+        copies: experts a token goes to, where one copy is sent to each node and each rank (0 = one to each expert).
+        in_kernel: a grouped matmul that quantises and activates by itself, all groups in one launch.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Operator:
     axis: str = ""
     low_precision: bool = False
     copies: int = 0
+    in_kernel: bool = False
 
     @property
     def flops(self) -> float:
@@ -262,6 +264,9 @@ def mlp_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]) -> l
     return ops + _residual(elements=local * h, width=w, model=model, fusions=fusions, name="residual_mlp")
 
 
+GROUPED_KERNEL = {"mxfp8", "nvfp4"}  # formats of cuDNN's grouped product with activation and quantisation inside
+
+
 def moe_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]) -> list[Operator]:
     """Norm, router, dispatch, grouped experts, combine, shared expert and residual, of the busiest expert rank."""
     t, h, w, g = layout.tokens, model.hidden, layout.compute_bytes, gates(model)
@@ -308,14 +313,16 @@ def moe_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]) -> l
         ops += [replace(gather, name="etp_scatter_bwd", phase="backward")]
         ops += [replace(scatter, name="etp_gather_bwd", phase="backward")]
     ffn = model.moe_ffn / layout.etp
+    fused = "moe_kernel" in fusions and layout.precision in GROUPED_KERNEL
     for name, n, k in (("expert_up", (g - 1) * ffn, h), ("expert_down", h, ffn)):
-        f = Operator(name, "grouped_matmul", m=rows, n=n, k=k, groups=experts, low_precision=True)
+        f = Operator(name, "grouped_matmul", m=rows, n=n, k=k, groups=experts, low_precision=True, in_kernel=fused)
         ops += [
             f,
             replace(f, name=f"{name}_dgrad", phase="backward", n=k, k=n),
             replace(f, name=f"{name}_wgrad", phase="backward", m=n, n=k, k=rows),
         ]
-    ops += _activation(model=replace(model, bias=False), columns=ffn, rows=routed, width=w, fusions=fusions)
+    if not fused:
+        ops += _activation(model=replace(model, bias=False), columns=ffn, rows=routed, width=w, fusions=fusions)
     if model.moe_shared_ffn:
         shared = model.moe_shared_ffn / layout.tp
         ops += _tp_collective(layout=layout, nbytes=t * h * w, where="shared")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from planner import catalog
 from planner.catalog.optimisations import optimisation
-from planner.catalog.software import Software, software
+from planner.catalog.software import Software, age, software
 from planner.catalog.types import ModelSpec
 from planner.workload.layout import Layout
 from planner.workload.operators import Operator, layer_operators
@@ -107,7 +107,7 @@ def _states(stack: Stack) -> Mapping[str, bool]:
         "optimizer:full": soft.optimizer_bytes_per_param > 20,
         "vocab:odd": model.vocab % 128 != 0,
         "routing:eager": "moe" not in fusions,
-        "older": _newest(stack).from_year > soft.from_year,
+        "older": age(_newest(stack)) > age(soft),
         "overlap:none": not soft.dp_overlap,
         "prefetch:none": not (soft.gather_overlap and soft.fsdp_prefetch),
         "sequence:whole": not lay.sequence_parallel,
@@ -300,6 +300,7 @@ def _upgrade(stack: Stack, variant: str) -> Stack:
         tp_overlap_frac=max(new.tp_overlap_frac, stack.software.tp_overlap_frac),
         host_scale=min(new.host_scale, stack.software.host_scale),
         from_year=new.from_year,
+        from_month=new.from_month,
     )
 
 

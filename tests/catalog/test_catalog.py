@@ -5,7 +5,7 @@ import pytest
 from planner import catalog
 from planner.catalog.huggingface import model_from_config
 from planner.catalog.prices import prices, rental_price
-from planner.catalog.software import releases, software
+from planner.catalog.software import age, releases, software
 from planner.catalog.tables import rows
 from planner.workload.params import total_params
 
@@ -59,6 +59,22 @@ def test_software_years_are_ordered_and_have_evidence():
         assert 0 <= row.tp_overlap_frac <= 1
     assert software(framework="megatron", year=2021).attention == "unfused"
     assert software(framework="megatron", year=2026).from_year <= 2026
+    assert all(1 <= row.from_month <= 12 for row in releases())
+
+
+def test_a_release_is_a_year_and_a_month_and_a_year_alone_its_last():
+    def at(year, month=12):
+        return software(framework="nemo", year=year, month=month)
+
+    assert at(2024, 3).attention == "flash2"
+    assert at(2024, 7).attention == at(2024).attention == "flash3"
+    assert "ep_dedup" not in at(2025, 5).fusions
+    assert "ep_dedup" in at(2025).fusions
+    assert "moe_kernel" not in at(2026, 4).fusions
+    assert "moe_kernel" in at(2026, 6).fusions
+    assert at(1990) == at(2023)
+    ages = [age(r) for r in releases() if r.framework == "nemo"]
+    assert ages == sorted(set(ages))
 
 
 def test_hugging_face_config():

@@ -60,6 +60,29 @@ def test_attention_backward_is_slower_and_causal_faster(seq, heads):
     assert run(implementation="flash1") > run()
 
 
+def grouped_s(dtype, groups=16, rows=64, **more):
+    return grouped_matmul_s(
+        gpu="GB200", dtype=dtype, groups=groups, m_per_group=rows, n=1536, k=2048, **more
+    ).seconds  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["mxfp8", "nvfp4"])
+def test_one_kernel_for_all_experts_starts_once(dtype):
+    fused, apart = grouped_s(dtype, in_kernel=True), grouped_s(dtype)
+    assert fused < apart
+    floor = kernel_floor_s(gpu="GB200").seconds
+    # More experts of fewer rows: the launches of each grow with their number, that of one kernel does not.
+    assert grouped_s(dtype, groups=64, rows=16) - apart > 40 * floor
+    flops = 2.0 * 1536 * 2048 * 4096
+    assert fused >= flops / (catalog.gpu("GB200").peak_flops["fp4" if dtype == "nvfp4" else "fp8"])
+
+
+def test_scaling_by_the_largest_value_takes_three_launches_an_expert():
+    floor = kernel_floor_s(gpu="GB200").seconds
+    eight, blocks = (grouped_s(d, groups=32, rows=1) - grouped_s(d, groups=16, rows=1) for d in ("fp8", "mxfp8"))
+    assert eight - blocks == pytest.approx(2 * 16 * floor, rel=0.2)
+
+
 def test_grouped_products_waste_small_groups():
     def rate(rows):
         seconds = grouped_matmul_s(gpu="H100-SXM", dtype="bf16", groups=8, m_per_group=rows, n=4096, k=4096).seconds

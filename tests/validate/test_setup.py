@@ -1,10 +1,14 @@
 """How blanks of a published row are closed."""
 
 from dataclasses import replace
+from datetime import date
 
 import pytest
 
+from planner import catalog
+from planner.catalog.software import releases
 from planner.simulate.assemble import forecast_step
+from planner.validate.recipes import recipe_features, recipes
 from planner.validate.setup import setup_of_row
 from planner.workload.memory import worst_rank
 
@@ -85,3 +89,35 @@ def test_no_recompute_is_ruled_out_by_memory_only_by_far(sequence, recompute):
 
 def test_a_stated_policy_is_kept():
     assert layout(tp="1", pp="1", cp="1", mbs="1", seq="65536", recompute="none").recompute == "none"
+
+
+@pytest.mark.parametrize(
+    ("cells", "attention", "dedup"),
+    [
+        ({"year": "2024", "source_detail": "performance_summary.md at 24.07"}, "flash3", False),
+        ({"year": "2024", "source": "NeMo long-sequence"}, "flash2", False),
+        ({"year": "2025", "source_detail": "v25.05.05 grok1/README.md"}, "flash3", False),
+        ({"year": "2025", "source_detail": "docs/performance-summary.md release 25.11"}, "flash3", True),
+        ({"year": "2025"}, "flash3", True),
+        ({"year": "2025", "notes": "token-drop MoE"}, "flash3", False),
+    ],
+)
+def test_a_row_runs_the_release_that_it_names(cells, attention, dedup):
+    soft = setup_of_row({**ROW, "tp": "1", "pp": "1", "cp": "1", **cells}).machine.software
+    assert soft.attention == attention
+    assert ("ep_dedup" in soft.fusions) == dedup
+
+
+def test_recipes_are_facts_of_known_runs_and_switch_on_only_these():
+    frameworks = {r.framework for r in releases()}
+    for r in recipes():
+        assert r["framework"] in frameworks
+        assert r["feature"] == "ep_overlap"
+        assert r["provenance"]
+        assert date.fromisoformat(r["date"])
+        assert "@" in r["source"] or "the same file" in r["source"]
+        assert catalog.gpu(r["gpu"]).name == r["gpu"]
+    run = {"model": "deepseek-v3", "gpu": "B200-SXM", "precision": "mxfp8", "ep": "32"}
+    assert recipe_features(row=run, framework="nemo", year=2026, month=4) == {"ep_overlap"}
+    assert not recipe_features(row=run, framework="nemo", year=2026, month=2)
+    assert not recipe_features(row={**run, "ep": "8"}, framework="nemo", year=2026, month=4)
