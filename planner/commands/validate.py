@@ -26,7 +26,9 @@ def validate(
     engine: Engine = "fast",
     group: Annotated[str | None, typer.Option(help="Only groups whose name contains this text.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write the answer as a page (.html, or .pdf).")] = None,
-    readme: Annotated[Path | None, typer.Option(help="Renew the accuracy table of this README.")] = None,
+    readme: Annotated[
+        list[Path] | None, typer.Option(help="Renew the accuracy table of this README or page; repeatable.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Judge forecasts on measured rows, with the constant-MFU baseline beside them."""
@@ -56,11 +58,11 @@ def validate(
         raise InputProblem([error(code="site", message=str(problem), file=str(site))]) from problem
     except UnreadableRowsError as problem:
         raise InputProblem([error(code="rows", message=str(problem), file=str(file) if file else None)]) from problem
-    from planner.report.accuracy import print_accuracy, update_readme
+    from planner.report.accuracy import print_accuracy, update_pages
 
-    if readme is not None:
-        update_readme(path=readme, document=document)
-        sys.stderr.write(f"renewed the accuracy table of {readme}\n")
+    if readme:
+        update_pages(paths=readme, document=document)
+        sys.stderr.write(f"renewed the accuracy table of {', '.join(map(str, readme))}\n")
     if report is not None:
         _write(report, document=document, file=file)
     if json_:

@@ -10,7 +10,7 @@ from planner import __version__
 from planner.report.page import bullets, document, folded, paragraph, section, table
 from planner.report.svg import Part, Spot, scatter, stacked_bars
 from planner.report.units import percent, seconds
-from planner.validate.explain import Explained
+from planner.validate.explain import FAR_PCT, Explained, far_groups
 
 MAX_SPOTS = 2500
 MAX_PICTURES = 6
@@ -34,6 +34,7 @@ def accuracy_html(*, answer: Mapping[str, Any], worst: Sequence[Explained], toda
         _summary(answer),
         *_pictures(answer),
         _groups(answer),
+        _far(answer),
         section(f"The {len(worst)} worst rows, part by part", *(_worst(w) for w in worst)),
         _ranking(answer["ranking"]),
         _skipped(answer),
@@ -151,6 +152,14 @@ def _groups(answer: Mapping[str, Any]) -> str:
     head = ["group", "trust", "runs", "error %", "median %", "bias %", "worst %", "in band %", "site %", "baseline %"]
     note = paragraph("Bias is positive where more seconds (bytes, gain) are forecast than were measured.", small=True)
     return section("Groups", note, table(head=head, rows=rows))
+
+
+def _far(answer: Mapping[str, Any]) -> str:
+    found = far_groups(answer) if answer["kind"] == "runs" else []
+    if not found:
+        return ""
+    lines = [f"{g['group']} ({_pct(g['zero_shot']['mape_pct'])} %): {why}" for g, why in found]
+    return section(f"Groups off by more than {FAR_PCT:.0f} %, one by one", bullets(lines))
 
 
 def _worst(w: Explained) -> str:

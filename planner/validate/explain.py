@@ -1,8 +1,11 @@
 """The worst answer rows taken apart: which parts their forecast step is made of."""
 
+import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,22 @@ SETTINGS = (
     *("optimizer", "recompute", "flash", "framework", "zero_stage"),
 )
 Row = Mapping[str, str]
+FAR_PCT = 15.0  # groups further off than this are explained one by one
+UNKNOWN = "not explained"
+
+
+@lru_cache(maxsize=1)
+def group_reasons() -> dict[str, str]:
+    """Why groups of packaged runs are far off, as far as it is known."""
+    text = files("planner.validate").joinpath("data/explained.csv").read_text("utf-8")
+    return {r["group"]: r["reason"] for r in csv.DictReader(text.splitlines())}
+
+
+def far_groups(document: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], str]]:
+    """Groups of a document of contract 5 that err by more than 15 %, worst first, each with its reason."""
+    found = [g for g in document["groups"] if g["zero_shot"] and g["zero_shot"]["mape_pct"] > FAR_PCT]
+    found.sort(key=lambda g: -g["zero_shot"]["mape_pct"])
+    return [(g, group_reasons().get(g["group"], UNKNOWN)) for g in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from planner.validate.completions import memory_layout_of_row
 from planner.validate.mapping import fastest, fitting, interleaves, most_chunks, recomputed, spread
 from planner.validate.recipes import recipe_features
 from planner.workload.layout import Layout
+from planner.workload.params import total_params
 
 GATED = (
     "llama",
@@ -45,6 +46,7 @@ MLA = {
 DEFAULT_RECOMPUTE = {"jax": "full"}
 # NVIDIA's containers are named by year and month: `release 25.11`, `v25.05.05`, `at 24.07`.
 VERSIONED, RELEASE = {"nemo"}, re.compile(r"(?:release |v|at )(\d\d)\.(\d\d)\b")
+LARGE_PARAMS = 20e9  # runs of larger models print micro-batch 1
 TUNED = {"megatron", "nemo", "megascale"}  # stacks whose rows without a mapping report the best that was found
 GATHERING = {"fsdp", "torchtitan", "deepspeed"}  # stacks that shard weights over all ranks by default
 # Papers print the year of publication; the software is older where a deadline or a named container says so.
@@ -293,7 +295,7 @@ def layout_of_row(
 
     Defaults: degrees 1, or with fewer sequences than GPUs tensor and then context parallelism over the rest; the
     fastest mapping that fits where a Megatron-like stack prints neither tensor nor pipeline degree;
-    micro-batch 1 under a pipeline, or for models above 200,000 layers x width on stacks that do not gather weights for
+    micro-batch 1 under a pipeline, or for models above 20 billion parameters on stacks that do not gather weights for
     every micro-batch, else the largest halving of the local batch that fits; ZeRO-3 for FSDP-like stacks, else ZeRO-1;
     the stack's default recompute, more where memory rules that out by far; interleaving where the stack does so.
     """
@@ -335,7 +337,7 @@ def layout_of_row(
     blank_mbs = mbs is None
     if mbs is None:
         gathers = machine.software.framework in GATHERING
-        mbs = 1.0 if pp > 1 or (model.layers * model.hidden > 200_000 and not gathers) else local
+        mbs = 1.0 if pp > 1 or (total_params(model) > LARGE_PARAMS and not gathers) else local
         assumed.append("mbs")
     if pp > 1 and machine.software.framework == "torchtitan":
         # These tables print the local batch in this column; the pipeline's micro-batch is not printed.

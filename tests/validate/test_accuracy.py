@@ -6,6 +6,7 @@ Nothing of the step model is fitted per source; the margins stand above what was
 import pytest
 
 from planner.validate.collectives import validate_collectives
+from planner.validate.explain import FAR_PCT, UNKNOWN, far_groups, group_reasons
 from planner.validate.kernels import held_out, packaged_rows, validate_kernels
 from planner.validate.runs import validate_runs
 
@@ -57,6 +58,25 @@ def test_hardly_a_run_is_refused_that_ran(document):
     assert len(refused) <= 6
     failed = [r for r in document["rows"] if r["metric"] == "oom"]
     assert sum(r["fits"] is False for r in failed) >= 5
+
+
+def test_groups_far_off_are_explained_and_no_others(document):
+    far = {g["group"]: why for g, why in far_groups(document) if g["trust"] in {"A", "B"}}
+    assert not [group for group, why in far.items() if why == UNKNOWN]
+    errors = {g["group"]: g["zero_shot"]["mape_pct"] for g in document["groups"] if g["zero_shot"]}
+    # A reason whose group has come nearer than this is out of date.
+    assert not [group for group in group_reasons() if errors[group] < 0.8 * FAR_PCT]
+
+
+def test_groups_that_say_something_stay_as_near_as_they_were(document):
+    """11.8 % in the mean on 2026-12-07."""
+    said = [
+        g["zero_shot"]["mape_pct"]
+        for g in document["groups"]
+        if g["zero_shot"] and g["trust"] in {"A", "B"} and g["n_configs"] >= 5
+    ]
+    assert len(said) >= 35
+    assert sum(said) / len(said) <= 12.3
 
 
 def test_every_row_is_answered_once_in_order(document):
