@@ -15,7 +15,7 @@ from planner.workload.memory import worst_rank
 # A run with no stated recompute is taken to have recomputed where its activations exceed memory by more than the memory
 # model was ever too high on runs whose activation format is not printed (35-70 % on fp8 runs of MLPerf).
 MEMORY_VETO = 1.7
-DEGREES = (1, 2, 4, 8, 16, 32)
+DEGREES, DEEP = (1, 2, 4, 8), (16, 32)  # more stages than eight only where nothing else fits
 
 
 def spread(*, ranks: int, per_node: int, kv_heads: int) -> tuple[int, int]:
@@ -62,10 +62,12 @@ def recomputed(*, layout: Layout, model: ModelSpec, machine: Machine, capacity_b
     return lighter
 
 
-def _mappings(*, layout: Layout, model: ModelSpec, machine: Machine, with_cp: bool) -> Iterator[Layout]:
+def _mappings(
+    *, layout: Layout, model: ModelSpec, machine: Machine, with_cp: bool, stages: tuple[int, ...]
+) -> Iterator[Layout]:
     per_node, kv = machine.network.scaleup_domain_gpus, max(1, model.kv_heads)
     for tp in (d for d in DEGREES if d <= min(8, per_node, kv) and model.heads % d == 0):
-        for pp in (d for d in DEGREES if model.layers % d == 0):
+        for pp in (d for d in stages if model.layers % d == 0):
             for cp in DEGREES if with_cp else (layout.cp,):
                 dp = layout.gpus // (tp * pp * cp)
                 if dp * tp * pp * cp != layout.gpus or layout.global_batch % max(1, dp):
@@ -86,10 +88,13 @@ def fastest(*, layout: Layout, model: ModelSpec, machine: Machine, capacity_byte
     Rows that print no mapping report the best that their authors found. Degrees of two, tensor parallelism inside a
     domain and over key-value heads, one sequence a micro-batch, all recompute or none.
     """
-    found = []
-    for kept in _mappings(layout=layout, model=model, machine=machine, with_cp=with_cp):
-        for candidate in (kept, replace(kept, recompute="full")):
-            if _fits(layout=candidate, model=model, machine=machine, capacity_bytes=capacity_bytes):
-                found.append(candidate)
-                break
-    return min(found, key=lambda c: forecast_step(model=model, layout=c, machine=machine).step_s, default=layout)
+    for stages in (DEGREES, DEEP):
+        found = []
+        for kept in _mappings(layout=layout, model=model, machine=machine, with_cp=with_cp, stages=stages):
+            for candidate in (kept, replace(kept, recompute="full")):
+                if _fits(layout=candidate, model=model, machine=machine, capacity_bytes=capacity_bytes):
+                    found.append(candidate)
+                    break
+        if found:
+            return min(found, key=lambda c: forecast_step(model=model, layout=c, machine=machine).step_s)
+    return layout

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from planner import catalog
 from planner.catalog.software import software
@@ -396,7 +397,12 @@ def setup_of_row(row: Mapping[str, str]) -> Setup:
     Raises:
         SkipRowError: for one of the reasons the contract allows.
     """
-    assumed: list[str] = []
+    return _setup(tuple((k, v) for k, v in row.items() if isinstance(k, str) and isinstance(v, str)))
+
+
+@lru_cache(maxsize=8192)
+def _setup(cells: tuple[tuple[str, str], ...]) -> Setup:
+    row, assumed = dict(cells), list[str]()
     model = model_of_row(row, assumed)
     machine, capacity = machine_of_row(row, assumed)
     model = _padded(model=model, framework=machine.software.framework, tp=int(number(row, "tp") or 1))
