@@ -127,6 +127,8 @@ def strategy_document(resolved: Resolved, *, applied: tuple[str, ...] = ()) -> d
         "micro_batches": lay.micro_batches,
         "schedule": lay.schedule,
         "recompute": lay.recompute,
+        "recompute_modules": list(lay.recompute_modules),
+        "recompute_layers": lay.recompute_layers or None,
         "precision": lay.precision,
         "optimizer": lay.optimizer,
         "gradient_compression": lay.exchange.kind if lay.exchange == PLAIN else asdict(lay.exchange),

@@ -40,9 +40,39 @@ def layout_problems(
     elif sequence is not None and s.sequence_parallel and sequence // cp % tp:
         out.append(("sequence_parallel", f"tp {tp} does not divide the {sequence // cp} tokens of a rank"))
     out += _exchange_problems(s)
+    out += _recompute_problems(s=s, model=model, pp=pp, vpp=vpp)
     if gpus is not None:
         out += _cluster_problems(s=s, gpus=gpus, global_batch=global_batch, product=tp * pp * cp)
     return [LayoutProblem(*found) for found in out]
+
+
+def _recompute_problems(*, s: Strategy, model: ModelSpec | None, pp: int, vpp: int) -> list[tuple[str, str]]:
+    out = []
+    if s.recompute_modules and s.recompute not in {None, "selective"}:
+        out.append(("recompute_modules", f"modules belong to selective recompute, not to {s.recompute}"))
+    if s.recompute_layers and (s.recompute not in {None, "full"} or s.recompute_modules):
+        asked = s.recompute if s.recompute not in {None, "full"} else "modules"
+        out.append(("recompute_layers", f"layers belong to full recompute, not to {asked}"))
+    if model is None:
+        return out
+    chunk = -(-model.layers // (pp * vpp))
+    if s.recompute_layers and s.recompute_layers > chunk:
+        out.append(("recompute_layers", f"{s.recompute_layers} layers of a chunk that holds {chunk}; at most {chunk}"))
+    absent = [(name, _absent(module=name, model=model)) for name in s.recompute_modules]
+    return out + [("recompute_modules", f"{name}: {why}") for name, why in absent if why]
+
+
+def _absent(*, module: str, model: ModelSpec) -> str:
+    """Why a model has nothing to recompute in a module; empty when it has."""
+    if module in {"moe", "moe_act"} and not model.moe_experts:
+        return "the model has no experts"
+    if module == "shared_experts" and not model.moe_shared_ffn:
+        return "the model has no shared experts"
+    if module == "mla_up_proj" and model.mla is None:
+        return "the model has no latent attention"
+    if module == "mlp" and model.moe_experts and not model.moe_dense_layers and model.moe_every == 1:
+        return "every layer holds experts; name moe or moe_act"
+    return ""
 
 
 def _exchange_problems(s: Strategy) -> list[tuple[str, str]]:

@@ -68,6 +68,9 @@ class GradientCompression(Block):
     """Steps that an exchange may lag behind (bounded staleness)."""
 
 
+RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe_act", "moe", "shared_experts"]
+
+
 class Strategy(Block):
     """One way to train the model on the cluster."""
 
@@ -97,6 +100,10 @@ class Strategy(Block):
     """Pipeline schedule; null = interleaved when vpp > 1, else 1f1b."""
     recompute: Literal["none", "selective", "full"] | None = None
     """Activation recompute; null = the least that fits."""
+    recompute_modules: tuple[RecomputeModule, ...] = ()
+    """Modules that selective recompute runs again; none = the attention core where it is not a flash kernel."""
+    recompute_layers: int | None = Field(default=None, ge=1)
+    """Layers of each model chunk that full recompute covers, from the first on; null = all."""
     precision: (
         Literal["fp32", "tf32", "fp16", "bf16", "amp", "fp8", "fp8_rowwise", "fp8_block", "mxfp8", "nvfp4"] | None
     ) = None
@@ -115,6 +122,11 @@ class Strategy(Block):
     """Keys of the optimisation catalogue; applied in this order, each where its conditions hold."""
     engineering_weeks: float | None = Field(default=None, ge=0)
     """Person-weeks that this strategy costs before it runs; null = what the catalogue says of its optimisations."""
+
+    @field_validator("recompute_modules", mode="before")
+    @classmethod
+    def _module_alone(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
 
     @field_validator("gradient_compression", mode="before")
     @classmethod

@@ -1,6 +1,6 @@
 """From workload and cost to the durations of a step plan: the bridge between operators and the order of work."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,7 +26,7 @@ from planner.simulate.measured_pieces import (
 from planner.simulate.plan import FsdpBlock, StepPlan
 from planner.simulate.relax import beside_exchange, relaxed
 from planner.workload.exchange import PLAIN
-from planner.workload.layout import Layout, layers_per_chunk
+from planner.workload.layout import LayerKind, Layout, layers_by_kind, layers_per_chunk, recomputed_block
 from planner.workload.memory import stage_params
 from planner.workload.operators import embedding_operators, head_operators, layer_operators
 from planner.workload.params import is_moe_layer, layer_params, moe_layers
@@ -268,11 +268,9 @@ def _fsdp_blocks(
                 params=model.vocab * model.hidden / layout.tp,
             )
         )
-    for moe, n in ((False, cell[0]), (True, cell[1])):
-        if not n:
-            continue
-        p = layer_params(model=model, moe=moe)
-        piece = layer_piece(model=model, layout=layout, moe=moe, machine=machine)
+    kinds = layer_kinds(model=model, layout=layout, machine=machine)
+    for (moe, again), n in layers_by_kind(layout=layout, dense=cell[0], moe=cell[1]):
+        p, piece = layer_params(model=model, moe=moe), kinds[moe, again]
         dense = (p.attention + p.mlp) / layout.tp + p.replicated
         one = block(piece=piece, params=dense, expert_params=p.experts / (layout.ep * layout.etp) if moe else 0.0)
         blocks += [one] * n
@@ -310,8 +308,7 @@ def optimizer_step_s(*, model: ModelSpec, layout: Layout, machine: Machine) -> t
 def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
     """Durations of every task, exchange and update of one optimizer step."""
     cells = _cells(model=model, layout=layout)
-    dense = layer_piece(model=model, layout=layout, moe=False, machine=machine)
-    expert = layer_piece(model=model, layout=layout, moe=True, machine=machine) if model.moe_experts else dense
+    kinds = layer_kinds(model=model, layout=layout, machine=machine)
     head = head_piece(model=model, layout=layout, machine=machine)
     embedding = embedding_piece(model=model, layout=layout, machine=machine)
     split = layout.schedule in {"zb1p", "zb2p", "dualpipe", "dualpipev"}
@@ -325,8 +322,9 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
         for chunk in range(layout.vpp):
             n_dense, n_moe = cells[stage][chunk]
             first, last = stage == 0 and chunk == 0, stage == layout.pp - 1 and chunk == layout.vpp - 1
-            f = n_dense * dense.forward_s + n_moe * expert.forward_s
-            b = n_dense * dense.backward_s + n_moe * expert.backward_s
+            counts = layers_by_kind(layout=layout, dense=n_dense, moe=n_moe)
+            f = sum(n * kinds[k].forward_s for k, n in counts)
+            b = sum(n * kinds[k].backward_s for k, n in counts)
             f += (embedding.forward_s if first else 0) + (head.forward_s if last else 0)
             b += (embedding.backward_s if first else 0) + (head.backward_s if last else 0)
             w = b / 2 if split else 0.0
@@ -376,10 +374,24 @@ def build(*, model: ModelSpec, layout: Layout, machine: Machine) -> Durations:
     axis = "dp" if layout.zero_stage < 3 else "shard"
     group = axis_group(axis=axis, layout=layout, network=machine.network)
     plan = beside_exchange(plan=plan, slow_frac=beside_frac(group=group, network=machine.network))
-    total_moe = sum(c[1] for row in cells for c in row)
-    layers = ((dense, float(model.layers - total_moe)), (expert, float(total_moe)))
+    every = [pair for row in cells for c in row for pair in layers_by_kind(layout=layout, dense=c[0], moe=c[1])]
+    layers = tuple((piece, float(sum(n for k, n in every if k == kind))) for kind, piece in kinds.items())
     link = max(sum(sum(b) for b in stage) for stage in buckets) + max(sum(g) for g in gathers)
     return Durations(plan, layers, head, embedding, link, max(optimizer))
+
+
+def layer_kinds(*, model: ModelSpec, layout: Layout, machine: Machine) -> dict[LayerKind, Piece]:
+    """Costs of a layer of each kind that the layout has."""
+    bare = (
+        replace(layout, recompute="none", recompute_method="", recompute_layers=0)
+        if recomputed_block(layout)
+        else layout
+    )
+    return {
+        (moe, again): layer_piece(model=model, layout=layout if again else bare, moe=moe, machine=machine)
+        for moe in ((False, True) if model.moe_experts else (False,))
+        for again in ((True, False) if bare is not layout else (True,))
+    }
 
 
 def chunk_params(

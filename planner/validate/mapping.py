@@ -56,7 +56,7 @@ def recomputed(*, layout: Layout, model: ModelSpec, machine: Machine, capacity_b
     if rank.peak_bytes <= MEMORY_VETO * capacity_bytes:
         return layout
     for mode in ("selective", "full"):
-        lighter = replace(layout, recompute=mode)
+        lighter = replace(layout, recompute=mode, recompute_modules=layout.recompute_modules if mode != "full" else ())
         if _fits(layout=lighter, model=model, machine=machine, capacity_bytes=capacity_bytes):
             break
     return lighter

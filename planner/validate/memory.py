@@ -19,6 +19,7 @@ from planner.validate.setup import SkipRowError, machine_of_row, number
 from planner.workload.layout import Layout
 from planner.workload.memory import RankMemory, rank_memory
 from planner.workload.memory_stack import MemoryStack, workspace_bytes
+from planner.workload.recompute import FREED
 
 Row = Mapping[str, str]
 Z80 = 1.2815515655446004
@@ -140,16 +141,6 @@ def _modules(text: str | None) -> tuple[str, ...]:
     return tuple(found.group(1).split("+")) if found else ()
 
 
-# Megatron's module names, and the module of ours that each frees.
-RECOMPUTED = {
-    "layernorm": ("layernorm",),
-    "mla_up_proj": ("qkv",),
-    "mlp": ("mlp",),
-    "moe_act": ("moe_act",),
-    "core_attn": ("core_attn",),
-    "shared_experts": ("shared_experts",),
-    "moe": ("moe_fc1", "moe_act", "dispatch", "shared_experts"),
-}
 OFFLOADED = {
     "expert_fc1": ("dispatch",),
     "moe_act": ("moe_fc1", "moe_act"),
@@ -176,7 +167,7 @@ def layout_of_row(row: Row) -> Layout:
     precision, wide = _precision(row)
     instances = int(notes.get("optimizer_instances", "1"))
     recompute = (row.get("recompute") or "none").partition("(")[0]
-    freed = tuple(m for name in _modules(row.get("recompute")) for m in RECOMPUTED.get(name, ()))
+    again = tuple(name for name in _modules(row.get("recompute")) if name in FREED)
     offload = tuple(m for name in _modules(row.get("offload")) for m in OFFLOADED.get(name, ()))
     return Layout(
         tp=tp,
@@ -193,7 +184,7 @@ def layout_of_row(row: Row) -> Layout:
         sequence=_needed(row, "seq"),
         schedule="interleaved" if vpp > 1 else "1f1b",
         recompute=recompute,
-        recompute_modules=freed,
+        recompute_modules=again,
         offload_modules=offload,
         precision=precision,
         autocast=wide,

@@ -13,7 +13,7 @@ from planner.cost.types import Network
 from planner.simulate.durations import Machine
 from planner.validate.completions import memory_layout_of_row
 from planner.validate.mapping import fastest, fitting, interleaves, most_chunks, recomputed, spread
-from planner.validate.recipes import recipe_features
+from planner.validate.recipes import recipe_features, recomputed_modules
 from planner.workload.layout import Layout
 from planner.workload.params import total_params
 
@@ -45,6 +45,7 @@ MLA = {
 }
 # MaxText ships `remat_policy: full`, Paxml's fp8 recipes SAVE_NOTHING; the other stacks keep activations unless told.
 DEFAULT_RECOMPUTE = {"jax": "full"}
+REMAT = {"save_dot_with_context_except_mlp": ("mlp",)}  # MaxText policies that `selective` does not say
 # NVIDIA's containers are named by year and month: `release 25.11`, `v25.05.05`, `at 24.07`.
 VERSIONED, RELEASE = {"nemo"}, re.compile(r"(?:release |v|at )(\d\d)\.(\d\d)\b")
 LARGE_PARAMS = 20e9  # runs of larger models print micro-batch 1
@@ -349,8 +350,11 @@ def layout_of_row(
         zero = 3.0 if machine.software.framework in GATHERING else 1.0
         assumed.append("zero_stage")
     recompute = (row.get("recompute") or "").strip()
+    named = [m for policy, m in REMAT.items() if policy in (row.get("notes") or "")]
+    modules: tuple[str, ...] = named[0] if named else ()
     if not recompute:
-        recompute = DEFAULT_RECOMPUTE.get(machine.software.framework, "none")
+        modules = recomputed_modules(machine.software.fusions)
+        recompute = "selective" if modules else DEFAULT_RECOMPUTE.get(machine.software.framework, "none")
         assumed.append("recompute")
     sp = (row.get("sp") or "").strip()
     if not sp and tp > 1:
@@ -372,6 +376,7 @@ def layout_of_row(
         sequence=int(number(row, "seq") or 2048),
         schedule="interleaved" if vpp > 1 else "1f1b",
         recompute=recompute if recompute in {"none", "selective", "full"} else "none",
+        recompute_modules=modules if recompute == "selective" else (),
         precision=precision,
         gradient_bytes=machine.software.gradient_bytes,
         lora_rank=lora,

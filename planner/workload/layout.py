@@ -22,7 +22,8 @@ class Layout:
         autocast: fp32 weights cast to the compute dtype at each use.
         recompute_method: with full recompute, uniform (every group of `recompute_layers`) or block (the first
             `recompute_layers` of a chunk); blank = every layer by itself.
-        recompute_modules: with selective recompute, what is thrown away; blank = the attention core.
+        recompute_modules: with selective recompute, the modules that run again (`planner.workload.recompute`); blank =
+            the attention core.
         offload_modules: activations kept in host memory between forward and backward pass.
         microbatch_group: micro-batches that pass a chunk before the next chunk starts (0 = pp).
         cell_layers: layers of each model chunk in the order data passes them; blank = even split.
@@ -117,3 +118,25 @@ def _layers_per_chunk(layers: int, pp: int, vpp: int, embedding_slots: bool) -> 
         even = [layers // cells + (1 if i < layers % cells else 0) for i in range(cells)]
     # Virtual cell i lives on stage i mod pp: chunk-major order, as Megatron interleaves.
     return tuple(tuple(even[chunk * pp + stage] for chunk in range(vpp)) for stage in range(pp))
+
+
+LayerKind = tuple[bool, bool]  # holds experts, runs again before its backward pass
+
+
+def recomputed_block(layout: Layout) -> int:
+    """Layers of each chunk that block recompute covers; 0 where recompute is of another kind."""
+    return layout.recompute_layers if layout.recompute == "full" and layout.recompute_method == "block" else 0
+
+
+def layers_by_kind(*, layout: Layout, dense: int, moe: int) -> tuple[tuple[LayerKind, int], ...]:
+    """Layers of one chunk by kind, those there are: dense ones come first, and block recompute takes the first ones."""
+    again = recomputed_block(layout) or dense + moe
+    dense_again = min(dense, again)
+    moe_again = min(moe, again - dense_again)
+    counts = (
+        ((False, True), dense_again),
+        ((False, False), dense - dense_again),
+        ((True, True), moe_again),
+        ((True, False), moe - moe_again),
+    )
+    return tuple((kind, n) for kind, n in counts if n)

@@ -11,6 +11,7 @@ from planner.workload.layout import Layout
 from planner.workload.memory_stack import MemoryStack, stack_of
 from planner.workload.memory_states import FP8
 from planner.workload.params import attention_dims, gates
+from planner.workload.recompute import freed_by
 
 LSE_BYTES = 4.0  # log-sum-exp of a row of scores, fp32
 
@@ -131,14 +132,14 @@ def layer_activation_bytes(
         if "input" in layout.offload_modules:
             return 0.0
         return layout.tokens * model.hidden * layout.compute_bytes / (layout.tp if layout.sequence_parallel else 1)
-    if layout.recompute == "selective" and stack.op_selective:
+    if layout.recompute == "selective" and stack.op_selective and not layout.recompute_modules:
         return _op_selective(model=model, layout=layout, moe=moe, stack=stack)
     freed = set(layout.offload_modules)
     names: set[str] = set()
     if layout.recompute == "selective":
-        modules = set(layout.recompute_modules) or {"core_attn"}
-        names |= {"scores"} if "core_attn" in modules else set()  # the log-sum-exp of a flash kernel stays
-        freed |= modules - {"core_attn"}
+        dropped = freed_by(layout.recompute_modules or ("core_attn",))
+        names |= {"scores"} if "core_attn" in dropped else set()  # the log-sum-exp of a flash kernel stays
+        freed |= dropped - {"core_attn"}
     kept = layer_kept(model=model, layout=layout, moe=moe, stack=stack)
     return sum(k.nbytes for k in kept if k.name not in names and k.module not in freed)
 

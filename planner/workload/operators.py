@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from planner.catalog.types import ModelSpec
 from planner.workload.layout import Layout
 from planner.workload.params import attention_dims, gates, layer_params
+from planner.workload.recompute import AGAIN, again_of
 from planner.workload.routing import busiest_over_mean
 
 
@@ -231,21 +232,27 @@ def _residual(*, elements: float, width: int, model: ModelSpec, fusions: frozens
 
 
 def _activation(
-    *, model: ModelSpec, columns: float, rows: float, width: int, fusions: frozenset[str]
+    *,
+    model: ModelSpec,
+    columns: float,
+    rows: float,
+    width: int,
+    fusions: frozenset[str],
+    name: str = "activation",
 ) -> list[Operator]:
     inputs = gates(model) - 1
     elements = rows * columns
     if "activation" in fusions:
         back = GENERATED_SWIGLU_BACKWARD if inputs == 2 and "generated" in fusions else 2 * inputs + 1
         return _memory(
-            name="activation",
+            name=name,
             forward_bytes=elements * width * (inputs + 1),
             backward_bytes=elements * width * back,
         )
     bias = 2 * width * inputs if model.bias else 0
     forward, backward = NATIVE_SWIGLU if inputs == 2 else (2.2, 4.0)
     return _memory(
-        name="activation",
+        name=name,
         forward_bytes=elements * (width * forward + bias),
         backward_bytes=elements * (width * backward + bias / 2),
         launches=3,
@@ -327,7 +334,9 @@ def moe_block(*, model: ModelSpec, layout: Layout, fusions: frozenset[str]) -> l
         shared = model.moe_shared_ffn / layout.tp
         ops += _tp_collective(layout=layout, nbytes=t * h * w, where="shared")
         ops += _linear(name="shared_up", m=t, n=(g - 1) * shared, k=h)
-        ops += _activation(model=replace(model, bias=False), columns=shared, rows=t, width=w, fusions=fusions)
+        ops += _activation(
+            model=replace(model, bias=False), columns=shared, rows=t, width=w, fusions=fusions, name="shared_activation"
+        )
         ops += _linear(name="shared_down", m=t, n=h, k=shared)
     return ops + _residual(elements=local * h, width=w, model=model, fusions=fusions, name="residual_mlp")
 
@@ -354,14 +363,12 @@ def _context_parallel(*, model: ModelSpec, layout: Layout) -> list[Operator]:
     ]
 
 
-_SELECTIVE = {"scores", "context", "softmax", "attention"}
-
-
 def layer_operators(*, model: ModelSpec, layout: Layout, moe: bool, fusions: frozenset[str]) -> tuple[Operator, ...]:
     """All operators of one decoder layer for one micro-batch, with what is recomputed.
 
-    Full recompute repeats the forward pass (tensor-parallel collectives included); selective repeats the attention core
-    where it is not a flash kernel, whose backward recomputes by itself (Korthikanti et al., 2205.05198).
+    Full recompute repeats the forward pass (tensor-parallel collectives included); selective repeats the modules named,
+    or the attention core where it is not a flash kernel, whose backward recomputes by itself (Korthikanti et al.,
+    2205.05198).
     """
     ops = attention_block(model=model, layout=layout, fusions=fusions)
     ops += _context_parallel(model=model, layout=layout)
@@ -375,13 +382,16 @@ def layer_operators(*, model: ModelSpec, layout: Layout, moe: bool, fusions: fro
     again: list[Operator] = []
     if layout.recompute == "full":
         again = [replace(op, phase="recompute") for op in forward]
+    elif layout.recompute == "selective" and layout.recompute_modules:
+        names = again_of(layout.recompute_modules, moe=moe)
+        again = [replace(op, phase="recompute") for op in forward if op.name in names]
     elif layout.recompute == "selective" and "op_selective" in fusions:
         # torchtitan's policy keeps attention and every second product; all else is computed again.
         linears = [op for op in forward if op.kind == "matmul"]
         kept = {op.name for op in linears[::2]} | {"attention"}
         again = [replace(op, phase="recompute") for op in forward if op.name not in kept and op.kind != "collective"]
     elif layout.recompute == "selective" and "flash" not in fusions:
-        again = [replace(op, phase="recompute") for op in forward if op.name in _SELECTIVE]
+        again = [replace(op, phase="recompute") for op in forward if op.name in AGAIN["core_attn"]]
     return tuple(ops + again)
 
 

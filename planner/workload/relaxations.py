@@ -69,7 +69,7 @@ def _paid_changes(*, layout: Layout, model: ModelSpec) -> Iterator[tuple[str, st
         changed = replace(layout, vpp=1, schedule="1f1b", cell_layers=())
         yield "vpp", "1", changed, 3, "holds fewer micro-batches; the bubble grows"
     if layout.recompute != "full":
-        changed = replace(layout, recompute="full", recompute_modules=())
+        changed = replace(layout, recompute="full", recompute_modules=(), recompute_method="", recompute_layers=0)
         yield "recompute", "full", changed, 4, "keeps the input of a layer alone; a third more forward work"
     if layout.zero_stage < 3 and layout.pp == 1 and layout.dp * layout.cp > 1:
         changed = replace(layout, zero_stage=3)

@@ -71,7 +71,10 @@ def _powers_down(limit: int) -> Iterator[int]:
         size //= 2
 
 
-def _recomputes(fixed: str | None) -> tuple[str, ...]:
+def _recomputes(strategy: Strategy) -> tuple[str, ...]:
+    """Policies to try; naming modules or layers says which."""
+    stated = "selective" if strategy.recompute_modules else "full" if strategy.recompute_layers else None
+    fixed = strategy.recompute or stated
     return (fixed,) if fixed else RECOMPUTE_ORDER
 
 
@@ -114,6 +117,9 @@ def resolve_strategy(
         autocast=strategy.precision == "amp",
         optimizer=strategy.optimizer or "adamw",
         gradient_bytes=soft.gradient_bytes if hybrid else 2,
+        recompute_modules=strategy.recompute_modules,
+        recompute_method="block" if strategy.recompute_layers else "",
+        recompute_layers=strategy.recompute_layers or 0,
         exchange=_exchange(strategy=strategy, model=model),
     )
     # Pipelines keep ZeRO-1: gathering weights for every micro-batch of every stage costs more than it saves.
@@ -154,7 +160,7 @@ def _first_that_fits(
     )
     last: tuple[Layout, RankMemory] | None = None
     check: Callable[[Layout], RankMemory] = lambda lay: worst_rank(model=model, layout=lay, fusions=soft.fusions)  # noqa: E731
-    for recompute in _recomputes(strategy.recompute):
+    for recompute in _recomputes(strategy):
         for zero in zeros:
             for size in sizes:
                 layout = replace(base, zero_stage=zero, micro_batch=size, recompute=recompute)

@@ -8,9 +8,10 @@ import pytest
 from planner import catalog
 from planner.catalog.software import releases
 from planner.simulate.assemble import forecast_step
-from planner.validate.recipes import recipe_features, recipes
+from planner.validate.recipes import recipe_features, recipes, recomputed_modules
 from planner.validate.setup import setup_of_row
 from planner.workload.memory import worst_rank
+from planner.workload.recompute import FREED
 
 ROW = {
     "model": "llama2-7b", "gpu": "H100-SXM", "n_gpus": "64", "gpus_per_node": "8", "scaleout": "ib", "year": "2024",
@@ -112,12 +113,22 @@ def test_recipes_are_facts_of_known_runs_and_switch_on_only_these():
     frameworks = {r.framework for r in releases()}
     for r in recipes():
         assert r["framework"] in frameworks
-        assert r["feature"] == "ep_overlap"
+        assert r["feature"] == "ep_overlap" or set(recomputed_modules([r["feature"]])) <= set(FREED)
         assert r["provenance"]
         assert date.fromisoformat(r["date"])
         assert "@" in r["source"] or "the same file" in r["source"]
         assert catalog.gpu(r["gpu"]).name == r["gpu"]
     run = {"model": "deepseek-v3", "gpu": "B200-SXM", "precision": "mxfp8", "ep": "32"}
-    assert recipe_features(row=run, framework="nemo", year=2026, month=4) == {"ep_overlap"}
+    assert recipe_features(row=run, framework="nemo", year=2026, month=4) == {
+        "ep_overlap",
+        "recompute:mla_up_proj+mlp",
+    }
     assert not recipe_features(row=run, framework="nemo", year=2026, month=2)
-    assert not recipe_features(row={**run, "ep": "8"}, framework="nemo", year=2026, month=4)
+    assert not recipe_features(row={**run, "ep": "16"}, framework="nemo", year=2026, month=4)
+
+
+def test_a_remat_policy_names_the_modules_that_run_again():
+    row = {**ROW, "framework": "MaxText (JAX)", "tp": "1", "pp": "1", "cp": "1", "recompute": "selective"}
+    assert setup_of_row(row).layout.recompute_modules == ()
+    named = setup_of_row({**row, "notes": "FSDP; remat save_dot_with_context_except_mlp"}).layout
+    assert (named.recompute, named.recompute_modules) == ("selective", ("mlp",))
