@@ -183,7 +183,13 @@ def step_on(
         )
     else:
         stack = base_stack(scenario=scenario, resolved=resolved)
-        answer = forecast_step(model=effective_model(stack), layout=resolved.layout, machine=machine, engine=engine)
+        answer = forecast_step(
+            model=effective_model(stack),
+            layout=resolved.layout,
+            machine=machine,
+            engine=engine,
+            memory_model=stack.model,
+        )
     site = site_of(scenario)
     if site is not None:
         answer = with_site(

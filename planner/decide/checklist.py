@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from planner import catalog
 from planner.catalog.optimisations import Optimisation, optimisation
-from planner.workload.memory import worst_rank
+from planner.simulate.stack_step import memory_bytes
 from planner.workload.transforms import Stack
 
 HEADROOM_FRAC = 0.20
@@ -48,8 +48,7 @@ def headroom_curve(stack: Stack) -> tuple[tuple[int, float], ...]:
     for factor in LENGTH_FACTORS:
         length = max(1, round(stack.layout.sequence * factor))
         longer = stack.with_layout(sequence=length)
-        rank = worst_rank(model=longer.model, layout=longer.layout, fusions=longer.software.fusions)
-        out.append((length, 1 - (rank.peak_bytes + rank.reserved_bytes) / capacity))
+        out.append((length, 1 - memory_bytes(longer) / capacity))
     return tuple(out)
 
 

@@ -4,7 +4,8 @@ from planner.cost.kernels import memory_bound_s
 from planner.cost.rates import hot_rate
 from planner.simulate.stack_step import StackStep
 from planner.workload.operators import layer_operators
-from planner.workload.transforms import POINTWISE, Stack
+from planner.workload.torch_rank import POINTWISE
+from planner.workload.transforms import Stack
 
 # Spread of a forecast gain: half of it, at least 3 % of the step; a test counts measured gains inside P10-P90.
 SIGMA_FLOOR, SIGMA_OF_GAIN = 0.03, 0.5

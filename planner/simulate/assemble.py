@@ -13,8 +13,9 @@ from planner.simulate.plan import StepResult
 from planner.simulate.step import step_events
 from planner.workload.effects import Optimised
 from planner.workload.layout import Layout
-from planner.workload.memory import RankMemory, worst_rank
+from planner.workload.memory import RankMemory
 from planner.workload.params import model_flops_per_token
+from planner.workload.torch_rank import fullest_rank
 
 BREAKDOWN = (
     "compute_matmul",
@@ -218,12 +219,13 @@ def forecast_step(
     engine: str = "fast",
     capacity_bytes: float | None = None,
     memory_layout: Layout | None = None,
+    memory_model: ModelSpec | None = None,
 ) -> StepAnswer:
     """Time, breakdown, utilization and memory of one step.
 
     `engine` is `fast` (recurrence) or `events` (SimPy); both evaluate the same plan. `capacity_bytes` is the board's
-    memory where it differs from the catalogue part; `memory_layout` the layout that memory is counted for, where the
-    recompute policy of a run is not known.
+    memory where it differs from the catalogue part; `memory_layout` and `memory_model` are what memory is counted
+    for where the recompute policy of a run is not known or products are padded on the way.
     """
     durations = build(model=model, layout=layout, machine=machine)
     result: StepResult = step_events(durations.plan) if engine == "events" else step_fast(durations.plan)
@@ -263,7 +265,13 @@ def forecast_step(
         # Each rank's operator list holds its own shard, so the mean over ranks is exact.
         hardware_flops_per_s_per_gpu=sums["flops"] / result.step_s,
         peak_flops=peak_flops(gpu=machine.gpu, precision=layout.precision),
-        memory=worst_rank(model=model, layout=memory_layout or layout, fusions=machine.software.fusions),
+        memory=fullest_rank(
+            model=memory_model or model,
+            layout=memory_layout or layout,
+            software=machine.software,
+            compiled=machine.compiled,
+            cuda_graph=machine.cuda_graph,
+        ),
         capacity_bytes=capacity_bytes or catalog.gpu(machine.gpu).mem_bytes,
         launch_frac=parts["launch_gap"] / result.step_s,
         label_share=_labels(durations),

@@ -17,15 +17,10 @@ from planner.profile.surfaces import SurfaceError
 from planner.simulate.profiled_step import Part, profiled_step, step_parts
 from planner.workload.layout import Layout
 from planner.workload.operators import Operator
+from planner.workload.torch_rank import shape_of
 from planner.workload.torch_step import Kernel, StepShape, update_kernels
-from planner.workload.transforms import POINTWISE
 
-TORCH = frozenset({"pytorch", "fsdp", "torchtitan"})
-PRECISIONS = {"bf16": "", "fp8": "tensorwise", "fp8_rowwise": "rowwise"}
-VARIANTS = {"adamw": "fused", "adamw_fused": "fused", "adamw_foreach": "foreach", "adamw_loop": "loop"}
-MODES = {"": "eager", "whole": "compile", "regional": "regional"}
 GROUPS = {"matmul": "compute_matmul", "attention": "compute_attention", "memory": "compute_memory_bound"}
-FIRST_MICRO_BATCHES = 3  # the host's run-ahead is the same from then on
 LEAST_GAP_FRAC = 1e-3
 MASTER_COPY_BYTES = 6.0  # fp32 weights read, 16-bit weights written
 
@@ -38,57 +33,6 @@ class RankShape:
     compiled: str
     cuda_graph: bool
     profile: str
-
-
-def _kind(model: ModelSpec) -> str | None:
-    plain = not (model.moe_experts or model.mla or model.qk_norm or model.sliding_window) and model.causal
-    if not plain or model.heads * model.head_dim != model.hidden:
-        return None
-    parts = (model.norm, model.activation, model.position)
-    if parts == ("layernorm", "gelu", "learned") and model.bias and model.tied_embeddings:
-        return "gpt"
-    biased = model.bias if model.qkv_bias is None else model.qkv_bias
-    return "llama" if parts == ("rmsnorm", "swiglu", "rotary") and not (model.bias or biased) else None
-
-
-def shape_of(*, model: ModelSpec, layout: Layout, rank: RankShape) -> StepShape | None:
-    """The step of one rank as PyTorch runs it; None where this stack is not described by its kernels."""
-    kind, soft = _kind(model), rank.software
-    if kind is None or soft.framework not in TORCH or layout.precision not in PRECISIONS:
-        return None
-    if layout.cp > 1 or model.heads % layout.tp or layout.recompute_modules or layout.recompute_method:
-        return None
-    if layout.optimizer not in VARIANTS or layout.lora_rank or layout.offload_modules or layout.sequence % layout.tp:
-        return None
-    compiled = rank.compiled
-    if soft.framework == "torchtitan" and not compiled and soft.fusions >= POINTWISE:
-        compiled = "regional"  # its recipe compiles every block
-    fused = {"pointwise"} if not compiled and soft.fusions >= POINTWISE else set()
-    fused |= {"loss"} if "cross_entropy" in soft.fusions and compiled != "whole" else set()
-    return StepShape(
-        kind=kind,  # type: ignore[arg-type]
-        layers=max(1, model.layers // layout.pp),
-        hidden=model.hidden,
-        heads=model.heads,
-        kv_heads=model.kv_heads,
-        ffn=model.ffn,
-        vocab=model.vocab,
-        micro_batch=layout.micro_batch,
-        sequence=layout.sequence,
-        accumulation=min(layout.micro_batches, FIRST_MICRO_BATCHES),
-        mode=MODES[compiled],  # type: ignore[arg-type]
-        precision="amp" if layout.autocast else "bf16",
-        optimizer=VARIANTS[layout.optimizer],  # type: ignore[arg-type]
-        recompute=layout.recompute == "full",
-        core_recompute=layout.recompute == "selective",
-        attention="math_causal" if soft.attention == "unfused" else "default_causal",
-        low_precision=PRECISIONS[layout.precision],
-        fused=frozenset(fused),
-        graph=rank.cuda_graph,
-        tp=layout.tp,
-        sequence_parallel=layout.sequence_parallel,
-        tied=model.tied_embeddings,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +96,9 @@ def _gap_s(*, found: MeasuredRank, part: Part) -> float:
 
 def measured_rank(*, model: ModelSpec, layout: Layout, rank: RankShape) -> MeasuredRank | None:
     """The step of one rank; None where the stack is not PyTorch's own or the profile lacks what it needs."""
-    shape = shape_of(model=model, layout=layout, rank=rank)
+    shape = shape_of(
+        model=model, layout=layout, software=rank.software, compiled=rank.compiled, cuda_graph=rank.cuda_graph
+    )
     return None if shape is None else _measured(shape, rank.profile)
 
 

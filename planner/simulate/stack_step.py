@@ -9,8 +9,8 @@ from planner.cost.types import Network
 from planner.scenario import Scenario
 from planner.simulate.assemble import StepAnswer, forecast_step
 from planner.simulate.durations import Machine
-from planner.workload.memory import worst_rank
 from planner.workload.resolve import RECOMPUTE_ORDER, Resolved
+from planner.workload.torch_rank import fullest_rank
 from planner.workload.transforms import Stack, effective_model, uncounted_bytes
 
 
@@ -58,7 +58,7 @@ def stack_step(*, stack: Stack, network: Network, engine: str = "fast") -> Stack
     """
     machine = machine_of_stack(stack=stack, network=network)
     model = effective_model(stack)
-    answer = forecast_step(model=model, layout=stack.layout, machine=machine, engine=engine)
+    answer = forecast_step(model=model, layout=stack.layout, machine=machine, engine=engine, memory_model=stack.model)
     parts = dict(answer.breakdown_s)
     if stack.layout.recompute == "full" and stack.recompute_layers_frac < 1:
         without = forecast_step(
@@ -96,7 +96,13 @@ def base_stack(*, scenario: Scenario, resolved: Resolved) -> Stack:
 
 def memory_bytes(stack: Stack) -> float:
     """Bytes of the fullest rank, what driver and allocator hold included."""
-    rank = worst_rank(model=stack.model, layout=stack.layout, fusions=stack.software.fusions)
+    rank = fullest_rank(
+        model=stack.model,
+        layout=stack.layout,
+        software=stack.software,
+        compiled=stack.compiled,
+        cuda_graph=stack.cuda_graph,
+    )
     return rank.peak_bytes + rank.reserved_bytes
 
 

@@ -4,7 +4,7 @@ Preset `stack` is what people do by default: DistributedDataParallel if it fits,
 the framework's own prefetch; the largest power-of-two micro-batch that fits; recompute only if nothing else fits.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from planner.catalog.software import Software, software
@@ -12,7 +12,8 @@ from planner.catalog.types import ModelSpec
 from planner.scenario.strategy import Strategy
 from planner.workload.exchange import PLAIN, Exchange, usual_zero_stages
 from planner.workload.layout import Layout
-from planner.workload.memory import RankMemory, worst_rank
+from planner.workload.memory import RankMemory
+from planner.workload.torch_rank import fullest_rank
 
 RECOMPUTE_ORDER = ("none", "selective", "full")
 
@@ -126,7 +127,9 @@ def resolve_strategy(
     usual = (1,) if pp > 1 else ((1, 3) if hybrid else (0, 3))
     open_zeros = usual_zero_stages(exchange=base.exchange, usual=usual)
     zeros = (strategy.zero_stage,) if strategy.zero_stage is not None else open_zeros
-    found = _first_that_fits(base=base, zeros=zeros, strategy=strategy, model=model, soft=soft, capacity=capacity_bytes)
+    found = _first_that_fits(
+        base=base, zeros=zeros, strategy=strategy, model=model, soft=soft, graph=graph, capacity=capacity_bytes
+    )
     layout, memory, fits = found
     choices = tuple(
         (key, value)
@@ -143,13 +146,24 @@ def resolve_strategy(
     # DualPipe pairs the forward of one micro-batch with the backward of another to hide the all-to-all of each.
     asked = strategy.overlap.ep if strategy.overlap is not None else None
     paired = layout.schedule == "dualpipev" if asked is None else asked
-    mode = strategy.framework.mode if strategy.framework is not None else "eager"
-    compiled = {"compile": "whole", "regional": "regional"}.get(mode, "")
+    compiled = _compiled(strategy)
     return Resolved(layout, soft, memory, fits, graph, choices, beside, ep_overlap=paired, compiled=compiled)
 
 
+def _compiled(strategy: Strategy) -> str:
+    mode = strategy.framework.mode if strategy.framework is not None else "eager"
+    return {"compile": "whole", "regional": "regional"}.get(mode, "")
+
+
 def _first_that_fits(
-    *, base: Layout, zeros: tuple[int, ...], strategy: Strategy, model: ModelSpec, soft: Software, capacity: float
+    *,
+    base: Layout,
+    zeros: tuple[int, ...],
+    strategy: Strategy,
+    model: ModelSpec,
+    soft: Software,
+    graph: bool,
+    capacity: float,
 ) -> tuple[Layout, RankMemory, bool]:
     """In order: no recompute before recompute, light sharding before heavy, large micro-batch before small."""
     local = base.global_batch // base.dp
@@ -159,12 +173,13 @@ def _first_that_fits(
         else ([1] if base.pp > 1 else [s for s in _powers_down(local) if local % s == 0])
     )
     last: tuple[Layout, RankMemory] | None = None
-    check: Callable[[Layout], RankMemory] = lambda lay: worst_rank(model=model, layout=lay, fusions=soft.fusions)  # noqa: E731
     for recompute in _recomputes(strategy):
         for zero in zeros:
             for size in sizes:
                 layout = replace(base, zero_stage=zero, micro_batch=size, recompute=recompute)
-                memory = check(layout)
+                memory = fullest_rank(
+                    model=model, layout=layout, software=soft, compiled=_compiled(strategy), cuda_graph=graph
+                )
                 last = (layout, memory)
                 if memory.peak_bytes + memory.reserved_bytes <= capacity:
                     return layout, memory, True

@@ -46,7 +46,7 @@ def kept_layer_bytes(shape: StepShape) -> float:
     values = stream + 2 * 2 * h + 2 * shape.qkv_width + 2 * h
     if shape.kind == "llama":
         values += 2 * h + 2 * h + 2 * shape.kv_width  # rotated q, copied attention output, rotated k
-        values += (8 if shape.mode == "eager" else 6) * f
+        values += (8 if shape.mode == "eager" and "pointwise" not in shape.fused else 6) * f
     else:
         values += 4 * f
     statistics = 4 * shape.heads + (16 if shape.kind == "gpt" else 8)
@@ -64,6 +64,8 @@ def _loss_bytes(shape: StepShape) -> float:
     """At the loss: log-probabilities, their gradient and the logits' in fp32; compiled, 16-bit logits alone."""
     t, h, v = shape.tokens, shape.hidden, padded_vocab(shape)
     casts = 2.0 * v * h + 2.0 * t * h if shape.precision == "amp" else 0.0
+    if "loss" in shape.fused:
+        return 4.0 * t * v + casts  # 16-bit logits, and a copy that becomes their gradient
     if shape.mode != "compile":
         return 12.0 * t * v + casts
     copies = 3.0 if v != shape.vocab else 1.0

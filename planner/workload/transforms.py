@@ -14,8 +14,8 @@ from planner.catalog.software import Software, age, software
 from planner.catalog.types import ModelSpec
 from planner.workload.layout import Layout
 from planner.workload.operators import Operator, layer_operators
+from planner.workload.torch_rank import POINTWISE
 
-POINTWISE = frozenset({"norm", "activation", "residual", "rope"})
 ARCHITECTURES = ("Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
 # Host work per operator that a compiled graph keeps (the same figure as `framework.mode: compile`).
 COMPILED_HOST_SCALE = 0.6

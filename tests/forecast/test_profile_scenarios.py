@@ -9,9 +9,9 @@ import pytest
 from planner.cost.profiled import profiled_costs
 from planner.forecast import ForecastError, forecast_strategy, step_on
 from planner.scenario import parse_scenario
-from planner.simulate.measured_pieces import RankShape, shape_of
 from planner.simulate.profiled_step import profiled_step
 from planner.validate.steps import packaged_rows, shape_of_row
+from planner.workload.torch_rank import shape_of
 
 PROFILE = "h200-sxm"
 ROWS = packaged_rows()[::6]
@@ -103,8 +103,7 @@ def test_a_sharded_layer_has_the_measured_kernels_of_its_shape_and_the_modelled_
 def test_shapes_of_a_rank_are_those_after_sharding():
     loaded = scenario("llama3-8b", node="hgx-h200", strategy="{tp: 8, framework: {name: pytorch}}")
     resolved, _ = step_on(scenario=loaded, strategy=loaded.strategies["x"], gpus=8, global_batch=8, engine="fast")
-    rank = RankShape(resolved.software, "", False, PROFILE)
-    shape = shape_of(model=loaded.model_spec, layout=resolved.layout, rank=rank)
+    shape = shape_of(model=loaded.model_spec, layout=resolved.layout, software=resolved.software)
     whole = replace(shape, tp=1)
     assert (shape.rank_heads, shape.rank_kv_heads, shape.head_dim) == (4, 1, 128)
     assert 8 * shape.layer_weights == whole.layer_weights
